@@ -11,11 +11,11 @@ import (
 // accepting leaves out of the recipients of a message those that do not accept it (PROTOCOL
 // §3, Who may write to me). A Mecha accepts its own messages, and answers to them. Error:
 // NotAccepted, if nobody is left.
-func (t *tx) accepting(m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
+func (s *sending) accepting(t *tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
 	left := to[:0]
 	for _, r := range to {
 		if r.number != sender.Mecha.Number && r.number != a.sender {
-			from, err := t.acceptFrom(r.number)
+			from, err := s.directory.acceptFrom(t, r.number)
 			if err != nil {
 				return nil, err
 			}
@@ -35,14 +35,14 @@ func (t *tx) accepting(m *relay.SendMessage, sender *relay.Key, a answered, to [
 }
 
 // acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
-func (t *tx) acceptFrom(id relay.MechaNumber) (relay.AcceptFrom, error) {
-	if from, known := t.w.directory.accepts.of[id]; known {
+func (d *directory) acceptFrom(t *tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
+	if from, known := d.accepts.of[id]; known {
 		return from, nil
 	}
-	return t.readAcceptFrom(id)
+	return d.readAcceptFrom(t, id)
 }
 
-func (t *tx) readAcceptFrom(id relay.MechaNumber) (from relay.AcceptFrom, err error) {
+func (d *directory) readAcceptFrom(t *tx, id relay.MechaNumber) (from relay.AcceptFrom, err error) {
 	var text string
 	_, err = t.c.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *tx) readAcceptFrom(id relay.MechaNumber) (from relay.AcceptFrom, err er
 			return nil, fmt.Errorf("%w: accept_from of Mecha %d cannot be read", sqlite.ErrDamaged, id)
 		}
 	}
-	t.w.directory.accepts.put(id, from)
+	d.accepts.put(id, from)
 	return from, nil
 }
 

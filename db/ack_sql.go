@@ -12,50 +12,50 @@ import (
 // AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those of every
 // write: RateLimited, Overloaded, ShuttingDown, DatabaseLocked, DiskFull, StoreFailed,
 // Internal. Safe for concurrent use.
-func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
-	d.judgeAck(a)
-	return do[relay.AckOutcome](d, a)
+func (p *progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
+	p.judgeAck(a)
+	return do[relay.AckOutcome](p.w, a)
 }
 
 // AcknowledgeThen is Acknowledge without waiting. done is called from the writer's
 // goroutine, in the order of the calls, and must not block. If the store takes no more
 // writes, done is called at once.
-func (d *DB) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
-	d.judgeAck(a)
-	then(d, a, done)
+func (p *progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
+	p.judgeAck(a)
+	then(p.w, a, done)
 }
 
 // judgeAck sets the verdict of this machine.
-func (d *DB) judgeAck(a *relay.Acknowledge) {
+func (p *progress) judgeAck(a *relay.Acknowledge) {
 	if relay.IsFinal(a.Status) {
-		a.Learns = d.opts.LearnHalfLife != 0
+		a.Learns = p.w.opts.LearnHalfLife != 0
 	}
 }
 
-func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
-	m, err := t.forRecipient(a.ID, a.Key, "acknowledge it")
+func (room *progress) acknowledge(t *tx, a *relay.Acknowledge) (relay.AckOutcome, error) {
+	m, err := room.forRecipient(t, a.ID, a.Key, "acknowledge it")
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if m.State == relay.Expired {
-		t.noteChange(relay.Change{At: m.ExpiresAt, Freed: true}, m)
+		room.noteChange(t, relay.Change{At: m.ExpiresAt, Freed: true}, m)
 		return relay.AckOutcome{}, errExpired(m)
 	}
-	again, err := t.isAgain(a, m)
+	again, err := room.isAgain(t, a, m)
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if again {
-		return t.acknowledgeAgain(a, m)
+		return room.acknowledgeAgain(t, a, m)
 	}
-	if err := t.countAck(a, m); err != nil {
+	if err := room.countAck(t, a, m); err != nil {
 		return relay.AckOutcome{}, err
 	}
 	state, first := relay.Acknowledged, m.State != relay.Acknowledged
 	if relay.ReportsProgress(a.Status) {
 		state, first = max(m.State, relay.Delivered), false
 	}
-	status, err := t.intern(a.Status)
+	status, err := room.dictionary.intern(t, a.Status)
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}
@@ -64,14 +64,14 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	if a.RetryAfter != 0 {
 		r.until = a.At.Add(a.RetryAfter)
 	}
-	sought, err := t.addReceipt(m, r)
+	sought, err := room.addReceipt(t, m, r)
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if !relay.IsFinal(a.Status) {
 		sought = ""
 	} else {
-		t.ended(a, m, sought, p)
+		room.learning.ended(t, a, m, sought, p)
 	}
 	if m.DeliveredAt.IsZero() {
 		m.DeliveredAt = p.Time()
@@ -79,22 +79,22 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	if first {
 		m.AcknowledgedAt = p.Time()
 	}
-	if err := t.setState(m, state, p, isAck, sought); err != nil {
+	if err := room.setState(t, m, state, p, isAck, sought); err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if state.Pending() {
-		if err := t.progressed(m, a, p); err != nil {
+		if err := room.progressed(t, m, a, p); err != nil {
 			return relay.AckOutcome{}, err
 		}
 	}
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
-	t.noteReceipt(m, p, p.Time(), true)
+	room.noteReceipt(t, m, p, p.Time(), true)
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
 // isAgain tells whether an acknowledgement follows a final one, or repeats the latest one. A
 // worker that only renews its lease repeats the latest one, whose detail it need not know.
-func (t *tx) isAgain(a *relay.Acknowledge, m *relay.Message) (bool, error) {
+func (p *progress) isAgain(t *tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
 	switch {
 	case m.Ack == nil:
 		return false, nil
@@ -104,23 +104,23 @@ func (t *tx) isAgain(a *relay.Acknowledge, m *relay.Message) (bool, error) {
 		return false, nil
 	case m.Ack.Detail == a.Detail:
 		return true, nil
-	case a.Status != relay.Processing || a.Detail != "" || !t.w.progress.attempts:
+	case a.Status != relay.Processing || a.Detail != "" || !p.attempts:
 		return false, nil
 	}
-	held, err := t.attemptOf(m.Position)
+	held, err := attemptOf(&t.rx, m.Position)
 	return held.key == a.Key && !m.Ack.At.Before(held.since.Time()), err
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
 // latest one. No receipt is written; a lease is renewed. In each case the recipient has answered for the
 // message, so the message is no longer in flight.
-func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
-	t.noteChange(relay.Change{At: m.Ack.At, Freed: true}, m)
+func (p *progress) acknowledgeAgain(t *tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
+	p.noteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
 	if m.State.Pending() {
-		if err := t.progressed(m, a, t.last); err != nil {
+		if err := p.progressed(t, m, a, t.last); err != nil {
 			return relay.AckOutcome{}, err
 		}
 	}
@@ -134,7 +134,7 @@ const maxAcks = 1000
 
 // countAck counts an acknowledgement that is not final, or refuses it if the message
 // has had maxAcks of them.
-func (t *tx) countAck(a *relay.Acknowledge, m *relay.Message) error {
+func (p *progress) countAck(t *tx, a *relay.Acknowledge, m *relay.Message) error {
 	if m.Ack == nil || relay.IsFinal(a.Status) {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (t *tx) countAck(a *relay.Acknowledge, m *relay.Message) error {
 		return err
 	}
 	if n >= maxAcks-1 { // the first one is not counted
-		t.noteChange(relay.Change{At: m.Ack.At, Freed: true}, m)
+		p.noteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", maxAcks)
 	}
 	return t.c.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
@@ -153,12 +153,12 @@ func (t *tx) countAck(a *relay.Acknowledge, m *relay.Message) error {
 // (PROTOCOL §3, Mark Delivered). It never moves a state back. Errors: MessageNotFound,
 // RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and those of every
 // write. Safe for concurrent use.
-func (d *DB) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
-	return do[relay.DeliveredOutcome](d, m)
+func (p *progress) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
+	return do[relay.DeliveredOutcome](p.w, m)
 }
 
-func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
-	m, err := t.forRecipient(d.ID, d.Key, "mark it as delivered")
+func (room *progress) markDelivered(t *tx, d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
+	m, err := room.forRecipient(t, d.ID, d.Key, "mark it as delivered")
 	if err != nil {
 		return relay.DeliveredOutcome{}, err
 	}
@@ -167,14 +167,14 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 	}
 	if m.State == relay.Queued {
 		p := t.position(d.At)
-		if _, err := t.addReceipt(m, receipt{at: p, state: relay.Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
+		if _, err := room.addReceipt(t, m, receipt{at: p, state: relay.Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
 		m.DeliveredAt = p.Time()
-		if err := t.setState(m, relay.Delivered, p, !isAck, ""); err != nil {
+		if err := room.setState(t, m, relay.Delivered, p, !isAck, ""); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
-		t.noteReceipt(m, p, p.Time(), false)
+		room.noteReceipt(t, m, p, p.Time(), false)
 	}
 	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
@@ -182,12 +182,12 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 // forRecipient reads a message for the key of its recipient. The argument what is the
 // action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
 // KeyExpired.
-func (t *tx) forRecipient(id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
-	recipient, err := t.caller(key)
+func (p *progress) forRecipient(t *tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
+	recipient, err := p.directory.caller(t, key)
 	if err != nil {
 		return nil, err
 	}
-	m, err := t.messageByID(id)
+	m, err := messageByID(&t.rx, id)
 	if err == nil && m.Recipient != recipient.Mecha.Number {
 		return nil, errRecipientOnly(what)
 	}
@@ -209,7 +209,7 @@ type receipt struct {
 
 // addReceipt adds a receipt to the chain of a message. setState must follow. sought has the
 // words of the search by which the recipient was found; "" if there are none.
-func (t *tx) addReceipt(m *relay.Message, r receipt) (sought string, err error) {
+func (p *progress) addReceipt(t *tx, m *relay.Message, r receipt) (sought string, err error) {
 	var previous any
 	_, err = t.c.Row(func(r *sqlite.Rows) { previous, sought = r.Value(0), r.Text(1) },
 		"SELECT receipt, sought FROM message WHERE position = ?", int64(m.Position))
@@ -232,13 +232,13 @@ const (
 // setState sets a message's state and times, with p as its latest receipt, and keeps
 // the count of pending messages. ended has the words of the message's search if no other state
 // and no final word can follow: then the message loses them. "" is none.
-func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
+func (room *progress) setState(t *tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
 	if m.State.Pending() && !state.Pending() {
-		t.addPending(m.Recipient, -1)
-		if err := t.markDone(m); err != nil {
+		room.mailbox.addPending(t, m.Recipient, -1)
+		if err := room.mailbox.markDone(t, m); err != nil {
 			return err
 		}
-		if err := t.dropAttempt(m.Position); err != nil {
+		if err := room.dropAttempt(t, m.Position); err != nil {
 			return err
 		}
 	}
@@ -256,13 +256,13 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, ack
 }
 
 // noteReceipt adds to the changes for the listeners the one that a receipt records.
-func (t *tx) noteReceipt(m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
-	t.noteChange(relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
+func (p *progress) noteReceipt(t *tx, m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
+	p.noteChange(t, relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
 }
 
 // noteChange adds a change to those for the listeners, and fills in the fields that come
 // from its message.
-func (t *tx) noteChange(c relay.Change, m *relay.Message) {
+func (p *progress) noteChange(t *tx, c relay.Change, m *relay.Message) {
 	c.Position, c.ID, c.Sender, c.Recipient, c.State = m.Position, m.ID, m.Sender, m.Recipient, m.State
 	if m.Ack != nil && m.State != relay.Expired && c.Notice == relay.NoNotice {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail

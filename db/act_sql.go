@@ -10,14 +10,14 @@ import (
 
 // administer is do for a write that an operator makes. If Options.By says who that is,
 // the audit log gets a row in the same transaction.
-func administer[O any, W relay.Write](d *DB, write W) (o O, err error) {
-	if d.opts.By == (relay.Actor{}) {
-		if o, err = do[O](d, write); err == nil {
-			d.awaitNodes(context.Background(), write)
+func administer[O any, W relay.Write](w *writer, write W) (o O, err error) {
+	if w.opts.By == (relay.Actor{}) {
+		if o, err = do[O](w, write); err == nil {
+			w.awaitNodes(context.Background(), write)
 		}
 		return o, err
 	}
-	outcome, err := d.act(d.opts.By, write)
+	outcome, err := w.act(w.opts.By, write)
 	o, _ = outcome.(O)
 	return o, err
 }
@@ -30,16 +30,16 @@ func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
 	if sends {
 		d.judge(m)
 	}
-	if outcome, err = d.act(by, write); sends {
+	if outcome, err = d.w.act(by, write); sends {
 		err = d.suggest(err, m.To, m.Key)
 	}
 	return outcome, err
 }
 
-func (d *DB) act(by relay.Actor, write relay.Write) (any, error) {
-	outcome, err := do[any](d, &relay.Act{At: write.When(), By: by, Write: write})
+func (w *writer) act(by relay.Actor, write relay.Write) (any, error) {
+	outcome, err := do[any](w, &relay.Act{At: write.When(), By: by, Write: write})
 	if err == nil {
-		d.awaitNodes(context.Background(), write)
+		w.awaitNodes(context.Background(), write)
 	}
 	return outcome, err
 }
@@ -49,10 +49,10 @@ func (d *DB) act(by relay.Actor, write relay.Write) (any, error) {
 // relay, detail is for people. It does nothing unless Options.By says who acts. Errors:
 // those of every write. Safe for concurrent use, but not for the writer's goroutine.
 func (d *DB) Note(what, detail string) error {
-	if d.opts.By == (relay.Actor{}) {
+	if d.w.opts.By == (relay.Actor{}) {
 		return nil
 	}
-	_, err := do[any](d, &relay.Act{At: d.opts.Now(), By: d.opts.By, What: what, Detail: detail})
+	_, err := do[any](d.w, &relay.Act{At: d.w.opts.Now(), By: d.w.opts.By, What: what, Detail: detail})
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
 func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
-	return see(i, func(x *rx) (inspect.Activity, error) { return x.activity(after, span, limit) })
+	return see(i, func(x *rx) (inspect.Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -33,7 +33,7 @@ const (
 
 // inSpans reads, by one of these queries, what happened after a position and up to another one, in
 // spans of the given length: f gets the number of each span in which something did since 1970, and its row.
-func (x *rx) inSpans(after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows)) error {
+func inSpans(x *rx, after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows)) error {
 	for {
 		first, err := x.c.Number(next, int64(after), int64(upto))
 		if err != nil || first == 0 {
@@ -48,7 +48,7 @@ func (x *rx) inSpans(after, upto relay.Position, span time.Duration, next, query
 	}
 }
 
-func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
+func activity(x *rx, after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
 	a.Upto = relay.MaxPosition
 	last := after
 	for _, table := range []string{"message", "receipt"} {
@@ -76,12 +76,12 @@ func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a in
 		}
 		return spans[n]
 	}
-	err = x.inSpans(after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
+	err = inSpans(x, after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
 		at(n).Add(inspect.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
 	})
-	settled, failed := x.withFailed(spanSettled)
+	settled, failed := withFailed(x, spanSettled)
 	if err = cmp.Or(err, failed); err == nil {
-		err = x.inSpans(after, a.Upto, span, nextReceipt, settled, func(n int64, r *sqlite.Rows) {
+		err = inSpans(x, after, a.Upto, span, nextReceipt, settled, func(n int64, r *sqlite.Rows) {
 			at(n).Add(inspect.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
 				Lag: time.Duration(r.Int(4)) * time.Millisecond, MaxLag: time.Duration(r.Int(5)) * time.Millisecond})
 		})
@@ -124,7 +124,7 @@ func (i *Inspector) Newest(limit int) ([]inspect.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		return x.events(relay.Position(at)-1, limit)
+		return events(x, relay.Position(at)-1, limit)
 	})
 }
 
@@ -138,11 +138,11 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
 func (i *Inspector) Dead(since time.Time, limit int) ([]inspect.Event, error) {
 	return see(i, func(x *rx) ([]inspect.Event, error) {
-		text, err := x.withFailed(deadSince)
+		text, err := withFailed(x, deadSince)
 		if err != nil {
 			return nil, err
 		}
-		return x.receiptEvents(x.c.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
+		return receiptEvents(x, x.c.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
 	})
 }
 
@@ -158,7 +158,7 @@ const (
 // which is none of the shared order; up to about limit of them. next is where to go on.
 func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
 	err = i.point(context.Background(), func(x *rx) error {
-		list, next, err = x.pushEvents(x.c.Query(pushesAfter, int64(after)), after, limit)
+		list, next, err = pushEvents(x, x.c.Query(pushesAfter, int64(after)), after, limit)
 		return err
 	})
 	return list, next, err
@@ -167,7 +167,7 @@ func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Even
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
 func (i *Inspector) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
 	err = i.point(context.Background(), func(x *rx) error {
-		list, next, err = x.pushEvents(x.c.Query(lastPushes, int64(newestPushes)), 0, limit)
+		list, next, err = pushEvents(x, x.c.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
 	})
 	return list, next, err
@@ -175,7 +175,7 @@ func (i *Inspector) NewestPushes(limit int) (list []inspect.Event, next relay.Po
 
 // pushEvents makes events of the last limit notes of some rows. Notes of messages that were
 // removed are left out.
-func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+func pushEvents(x *rx, r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
 	var notes []pushed
 	for next = after; (limit == 0 || len(notes) < limit*newestPushes) && r.Next(); {
 		next = relay.Position(r.Int(0))
@@ -188,7 +188,7 @@ func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list [
 		return nil, next, err
 	}
 	for _, p := range notes[max(0, len(notes)-limit):] {
-		m, err := x.message(p.message)
+		m, err := messageAt(x, p.message)
 		if err != nil || m == nil {
 			if err != nil {
 				return nil, next, err
@@ -196,7 +196,7 @@ func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list [
 			continue
 		}
 		e := inspect.Event{Position: p.message, Message: m, Step: inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}}
-		if err := x.nameKey(&e.Step, p.key); err != nil {
+		if err := nameKey(x, &e.Step, p.key); err != nil {
 			return nil, next, err
 		}
 		list = append(list, e)
@@ -208,16 +208,16 @@ func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list [
 // MessageNotFound.
 func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
 	return see(i, func(x *rx) ([]*relay.Message, error) {
-		m, err := x.messageByID(id)
+		m, err := messageByID(x, id)
 		if err != nil {
 			return nil, err
 		}
-		u, err := x.findReplies(m.Position, m.Position)
+		u, err := findReplies(x, m.Position, m.Position)
 		if err != nil {
 			return nil, err
 		}
 		positions, args := u.repliesInOrder(m.Position, limit)
-		list, _, err := x.readMessages(limit, messagesAt(positions), args)
+		list, _, err := readMessages(x, limit, messagesAt(positions), args)
 		return list, err
 	})
 }

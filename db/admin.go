@@ -26,15 +26,15 @@ func adminGreeting(ids *relay.IDs) []byte {
 func (l *replication) serveAdmin() {
 	d := l.db
 	l.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Status: d.statusForAdmin, Fault: func(err error) {
-		d.opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
+		d.w.opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
 	}})
 }
 
 func (d *DB) statusForAdmin(ctx context.Context) (json.RawMessage, error) {
-	if d.opts.Status == nil {
+	if d.w.opts.Status == nil {
 		return nil, relay.Errorf(relay.NotFound, "this server tells nothing of its log")
 	}
-	return d.opts.Status(ctx)
+	return d.w.opts.Status(ctx)
 }
 
 // LogStatus asks the server of the file at path for the status of its log (Options.Status).
@@ -71,7 +71,7 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 			return
 		}
 		go func() { // the writer's goroutine has called this, and must not wait
-			d.awaitNodes(ctx, write)
+			d.w.awaitNodes(ctx, write)
 			done(nil)
 		}()
 	})

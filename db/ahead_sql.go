@@ -40,7 +40,7 @@ func (t *tx) keepAhead() error {
 	if row.position == 0 {
 		return nil
 	}
-	last, ok, err := t.lastAhead("", row.position)
+	last, ok, err := lastAhead(&t.rx, "", row.position)
 	if err != nil || ok && row.at.Sub(last.at).Abs() < aheadEvery && row.position.Time().Sub(last.position.Time()) < aheadEvery {
 		return err
 	}
@@ -48,7 +48,7 @@ func (t *tx) keepAhead() error {
 }
 
 // lastAhead gives the last row up to a position that meets a condition, if there is one.
-func (x *rx) lastAhead(condition string, upto relay.Position, args ...any) (row aheadRow, ok bool, err error) {
+func lastAhead(x *rx, condition string, upto relay.Position, args ...any) (row aheadRow, ok bool, err error) {
 	ok, err = x.c.Row(func(r *sqlite.Rows) { row = aheadRow{relay.Position(r.Int(0)), relay.UnixMilli(r.Int(1))} },
 		"SELECT position, at FROM clock_ahead WHERE position <= ? "+condition+" ORDER BY position DESC LIMIT 1", append([]any{int64(upto)}, args...)...)
 	return row, ok, err
@@ -57,9 +57,9 @@ func (x *rx) lastAhead(condition string, upto relay.Position, args ...any) (row 
 // untilPosition gives a position such that every message that was created, or accepted,
 // before a time comes before it. After the clock was ahead, messages of up to a minute more
 // may come before it, too.
-func (x *rx) untilPosition(until time.Time) (relay.Position, error) {
+func untilPosition(x *rx, until time.Time) (relay.Position, error) {
 	to := relay.PositionFrom(until)
-	row, ok, err := x.lastAhead("AND position >= ? AND at < ?", relay.MaxPosition, int64(to), until.UnixMilli())
+	row, ok, err := lastAhead(x, "AND position >= ? AND at < ?", relay.MaxPosition, int64(to), until.UnixMilli())
 	if err != nil || !ok {
 		return to, err
 	}
@@ -73,8 +73,8 @@ func (x *rx) untilPosition(until time.Time) (relay.Position, error) {
 
 // accepted gives the time at which the write of a position was accepted, or a time up to a
 // minute later. That is the position's own time, unless the clock had been ahead before.
-func (x *rx) accepted(p relay.Position) (time.Time, error) {
-	row, ok, err := x.lastAhead("", p)
+func accepted(x *rx, p relay.Position) (time.Time, error) {
+	row, ok, err := lastAhead(x, "", p)
 	if err != nil || !ok || p.Time().Sub(row.position.Time()) >= aheadEvery {
 		return p.Time(), err
 	}

@@ -16,7 +16,7 @@ import (
 func claimable(t *testing.T, d *DB, at time.Time, limit int) (all []relay.Position) {
 	t.Helper()
 	bytes := int64(0)
-	err := d.as(0).point(t.Context(), func(x *rx) error {
+	err := d.w.as(0).point(t.Context(), func(x *rx) error {
 		r := x.c.Query(`SELECT m.position, m.payload_bytes FROM message m LEFT JOIN attempt a ON a.message = m.position
 			WHERE m.open = 1 AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?) ORDER BY m.position LIMIT ?`, at.UnixMilli(), int64(limit))
 		for r.Next() {
@@ -71,7 +71,7 @@ func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 		case n < 7:
 			ack(relay.Deferred, time.Duration(1+random.IntN(30))*time.Second)
 		case n < 9:
-			if _, err := do[nextDue](d, &relay.EndAttempts{At: c.now()}); err != nil {
+			if _, err := do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -108,7 +108,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	var last relay.Position
 	for range 5 {
-		last, _ = d.ids.MessagePosition(mustSendNow(t, d, c, k).ID)
+		last, _ = d.w.ids.MessagePosition(mustSendNow(t, d, c, k).ID)
 	}
 	claim := func(limit int, lease time.Duration) {
 		t.Helper()
@@ -120,7 +120,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	claim(1, 5*time.Second)
 	claim(4, time.Hour)
 	c.set(time.Minute)
-	if _, err := do[nextDue](d, &relay.EndAttempts{At: c.now()}); err != nil {
+	if _, err := do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
 		t.Fatal(err)
 	}
 	claim(1, time.Hour)
@@ -146,12 +146,12 @@ func TestAClaimThatFailsLeavesItsMessages(t *testing.T) {
 	done := make(chan error, 1)
 	j := taskOf(d.w.table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
 	j.decide = func(x *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-		if got, err := x.claimMessages(c); err != nil || len(got) != 1 {
+		if got, err := x.w.progress.claimMessages(x, c); err != nil || len(got) != 1 {
 			t.Errorf("%d messages, %v", len(got), err)
 		}
 		return nil, errors.New("a fault of the store")
 	}
-	d.enqueue(j)
+	d.w.queueFor(j)
 	if err := <-done; err == nil {
 		t.Fatal("the claim has not failed")
 	}

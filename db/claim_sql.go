@@ -20,17 +20,17 @@ import (
 // holds and that are not put off, the oldest first, with their payloads. The leases are
 // durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
 // those of every write. Safe for concurrent use.
-func (d *DB) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-	claimed, err := do[[]relay.ClaimedMessage](d, c)
+func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	claimed, err := do[[]relay.ClaimedMessage](p.w, c)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
 	kept := claimed[:0]
-	turn := d.readers.scan(claimed[0].Recipient)
+	turn := p.w.readers.scan(claimed[0].Recipient)
 	turn.most = anyNumber // a refusal would leave the messages to nobody until the leases end
-	err = d.readIn(ctx, turn, func(x *rx) error {
+	err = p.w.readIn(ctx, turn, func(x *rx) error {
 		for _, m := range claimed {
-			body, found, err := x.keptPayload(m.Position)
+			body, found, err := keptPayload(x, m.Position)
 			if err != nil {
 				return err
 			}
@@ -44,19 +44,19 @@ func (d *DB) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay
 }
 
 // claimMessages takes leases. Its outcome is the messages, without their payloads.
-func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-	caller, err := t.caller(c.Key)
+func (p *progress) claimMessages(t *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	caller, err := p.directory.caller(t, c.Key)
 	if err != nil {
 		return nil, err
 	}
-	free, err := t.free(caller.Mecha.Number, c)
+	free, err := p.free(t, caller.Mecha.Number, c)
 	if err != nil {
 		return nil, err
 	}
 	until := c.At.Add(c.Lease).Truncate(time.Millisecond)
 	var claimed []relay.ClaimedMessage
 	for i, f := range free {
-		m, err := t.message(f.position)
+		m, err := messageAt(&t.rx, f.position)
 		if err != nil {
 			return nil, err
 		}
@@ -64,16 +64,16 @@ func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, erro
 		if i == 0 {
 			r.nonce = c.Nonce
 		}
-		if err := t.addNotice(m, r); err != nil {
+		if err := p.addNotice(t, m, r); err != nil {
 			return nil, err
 		}
-		if err := t.keepAttempt(m, attempt{number: f.number, until: until, key: c.Key, worker: c.Worker, lease: c.Lease, since: r.at, again: f.again}); err != nil {
+		if err := p.keepAttempt(t, m, attempt{number: f.number, until: until, key: c.Key, worker: c.Worker, lease: c.Lease, since: r.at, again: f.again}); err != nil {
 			return nil, err
 		}
 		m.Attempt = f.number
 		claimed = append(claimed, relay.ClaimedMessage{Message: m, LeaseUntil: until})
 	}
-	t.w.progress.claimed += len(claimed)
+	p.claimed += len(claimed)
 	return claimed, nil
 }
 
@@ -101,8 +101,8 @@ const (
 
 // free finds the messages for a claim, the oldest first: up to its limit, and up to
 // relay.ClaimBytes.
-func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
-	list, next, err := t.fresh(id, c)
+func (p *progress) free(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
+	list, next, err := p.fresh(t, id, c)
 	if err != nil {
 		return nil, err
 	}
@@ -125,18 +125,18 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, 
 			next = min(next, f.position)
 		}
 	}
-	t.w.progress.claimFrom[id] = next
+	p.claimFrom[id] = next
 	return list[:n], nil
 }
 
 // fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
 // further ones are at next or after it.
-func (t *tx) fresh(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
-	from, known := t.w.progress.claimFrom[id]
+func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
+	from, known := p.claimFrom[id]
 	if !known {
-		from = t.w.progress.claims.from(id)
+		from = p.claims.from(id)
 	}
-	pending, args, err := t.rx.pending(id, from, -1)
+	pending, args, err := pending(&t.rx, id, from, -1)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -175,10 +175,10 @@ func (t *tx) fresh(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMes
 
 // Claimable tells whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
-func (d *DB) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
-	err = d.as(id).point(ctx, func(x *rx) error {
+func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
+	err = p.w.as(id).point(ctx, func(x *rx) error {
 		now := x.now.UnixMilli()
-		pending, args, err := x.pending(id, d.w.progress.claims.from(id), -1)
+		pending, args, err := pending(x, id, p.claims.from(id), -1)
 		if err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ type attempt struct {
 }
 
 // attemptOf reads the row of a message; the zero attempt but its number if there is none.
-func (x *rx) attemptOf(p relay.Position) (a attempt, err error) {
+func attemptOf(x *rx, p relay.Position) (a attempt, err error) {
 	a.number = 1
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		a = attempt{number: int(r.Int(0)), until: relay.UnixMilli(r.Int(1)), key: relay.KeyNumber(r.Int(2)), worker: r.Text(3),
@@ -239,17 +239,17 @@ func (x *rx) attemptOf(p relay.Position) (a attempt, err error) {
 }
 
 // keepAttempt writes the row of a message.
-func (t *tx) keepAttempt(m *relay.Message, a attempt) error {
-	t.w.progress.attempts = true
-	t.w.progress.returns.expect(relay.MilliOf(a.until))
+func (p *progress) keepAttempt(t *tx, m *relay.Message, a attempt) error {
+	p.attempts = true
+	p.returns.expect(relay.MilliOf(a.until))
 	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
 		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
 }
 
 // dropAttempt deletes the row of a message that is no longer pending.
-func (t *tx) dropAttempt(p relay.Position) error {
-	if !t.w.progress.attempts {
+func (room *progress) dropAttempt(t *tx, p relay.Position) error {
+	if !room.attempts {
 		return nil
 	}
 	return t.c.Exec("DELETE FROM attempt WHERE message = ?", int64(p))
@@ -257,73 +257,73 @@ func (t *tx) dropAttempt(p relay.Position) error {
 
 // progressed does what a word of progress means to the attempt: the key that has the lease
 // renews it, and a deferral puts the message off. p is the receipt of the word.
-func (t *tx) progressed(m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
+func (room *progress) progressed(t *tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
 	switch {
 	case k.RetryAfter != 0:
-		a, err := t.attemptOf(m.Position)
+		a, err := attemptOf(&t.rx, m.Position)
 		if err != nil {
 			return err
 		}
-		return t.keepAttempt(m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p, again: a.again})
-	case k.Status != relay.Processing || !t.w.progress.attempts:
+		return room.keepAttempt(t, m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p, again: a.again})
+	case k.Status != relay.Processing || !room.attempts:
 		return nil
 	}
-	a, err := t.attemptOf(m.Position)
+	a, err := attemptOf(&t.rx, m.Position)
 	if err != nil || a.key != k.Key || a.until.IsZero() {
 		return err
 	}
 	if until := k.At.Add(a.lease).Truncate(time.Millisecond); until.After(a.until) {
 		a.until = until
 	}
-	return t.keepAttempt(m, a)
+	return room.keepAttempt(t, m, a)
 }
 
 const earliestReturn = "SELECT min(until) FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL"
 
 // endAttempts gives back up to dueAtOnce messages whose lease has run out, or whose deferral
 // is over.
-func (t *tx) endAttempts(e *relay.EndAttempts) (nextDue, error) {
-	due, next, err := t.dueMessages(e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
+func (p *progress) endAttempts(t *tx, e *relay.EndAttempts) (nextDue, error) {
+	due, next, err := p.dueMessages(t, e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
 	for _, m := range due {
 		if err == nil {
-			err = t.endAttempt(m, e)
+			err = p.endAttempt(t, m, e)
 		}
 	}
 	return next, err
 }
 
-func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
-	a, err := t.attemptOf(m.Position)
+func (room *progress) endAttempt(t *tx, m *relay.Message, e *relay.EndAttempts) error {
+	a, err := attemptOf(&t.rx, m.Position)
 	if err != nil {
 		return err
 	}
-	most, err := t.maxAttempts(m.Recipient, e)
+	most, err := room.maxAttempts(t, m.Recipient, e)
 	if err != nil {
 		return err
 	}
 	p := t.position(e.At)
 	if m.State != relay.Expired && most > 0 && a.number >= most {
-		t.w.progress.spent++
-		return t.spend(m, p)
+		room.spent++
+		return room.spend(t, m, p)
 	}
-	if err := t.addNotice(m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
+	if err := room.addNotice(t, m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
 		return err
 	}
 	next := attempt{number: a.number + 1, since: p, again: a.again}
 	if a.key == 0 { // sockets show a message while a worker has a lease of it, but not while it is put off
 		next.again = p
 	}
-	if err := t.keepAttempt(m, next); err != nil {
+	if err := room.keepAttempt(t, m, next); err != nil {
 		return err
 	}
-	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
-	t.w.progress.returned++
+	room.noteChange(t, relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
+	room.returned++
 	return nil
 }
 
 // maxAttempts gives how many attempts a Mecha makes at a message; 0: any number. Its
 // profile goes before the server's setting.
-func (t *tx) maxAttempts(id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
+func (p *progress) maxAttempts(t *tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
 	most = e.MaxAttempts
 	_, err = t.c.Row(func(r *sqlite.Rows) {
 		if !r.Null(0) {
@@ -337,13 +337,13 @@ func (t *tx) maxAttempts(id relay.MechaNumber, e *relay.EndAttempts) (most int, 
 const attemptsSpent = "attempts spent"
 
 // spend acknowledges a message as failed, because its attempts are spent.
-func (t *tx) spend(m *relay.Message, p relay.Position) error {
-	status, err := t.intern("failed")
+func (room *progress) spend(t *tx, m *relay.Message, p relay.Position) error {
+	status, err := room.dictionary.intern(t, "failed")
 	if err != nil {
 		return err
 	}
 	at := relay.FormatTime(p.Time())
-	sought, err := t.addReceipt(m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at, detail: attemptsSpent, notice: relay.NoticeSpent})
+	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at, detail: attemptsSpent, notice: relay.NoticeSpent})
 	if err != nil {
 		return err
 	}
@@ -351,10 +351,10 @@ func (t *tx) spend(m *relay.Message, p relay.Position) error {
 		m.DeliveredAt = p.Time()
 	}
 	m.AcknowledgedAt = p.Time()
-	if err := t.setState(m, relay.Acknowledged, p, isAck, sought); err != nil {
+	if err := room.setState(t, m, relay.Acknowledged, p, isAck, sought); err != nil {
 		return err
 	}
 	m.Ack = &relay.Ack{Status: "failed", ClientTS: at, At: p.Time(), Detail: attemptsSpent}
-	t.noteReceipt(m, p, p.Time(), true)
+	room.noteReceipt(t, m, p, p.Time(), true)
 	return nil
 }

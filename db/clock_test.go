@@ -65,7 +65,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			path := d.path
+			path := d.w.path
 			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		}
 	}
@@ -135,7 +135,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		path := d.path
+		path := d.w.path
 		d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		c.set(jump)
 		c.pass(2 * nonceSweep)
@@ -144,7 +144,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		}
 		c.set(-jump)
 		u.wantUsed(t, d)
-		if d.nonces.restored.Load() == nil {
+		if d.replays.used.restored.Load() == nil {
 			t.Errorf("clock set by %v and back: the restored nonces are gone", jump)
 		}
 		c.pass(12 * time.Hour)
@@ -173,7 +173,7 @@ func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			path := d.path
+			path := d.w.path
 			if !kept {
 				if err := os.Remove(path + ring.Suffix); err != nil {
 					t.Fatal(err)
@@ -234,7 +234,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 				t.Fatal(code)
 			}
 		}
-		if n := d.nonces.count.Load(); n > many {
+		if n := d.replays.used.count.Load(); n > many {
 			t.Errorf("clock set by %v and back: %d nonces are remembered, of which %d live", jump, n, many)
 		}
 	}

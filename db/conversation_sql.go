@@ -13,21 +13,21 @@ import (
 
 // leaveConversations does what the removal of messages means to their conversations. The
 // rows of the messages are gone already.
-func (t *tx) leaveConversations(removed []indexedMessage) error {
+func (s *sending) leaveConversations(t *tx, removed []indexedMessage) error {
 	left := map[int64]bool{}
 	for _, m := range removed {
 		if m.conversation != 0 {
 			left[m.conversation] = true
 			continue
 		}
-		if err := t.leaveFounded(m); err != nil {
+		if err := s.leaveFounded(t, m); err != nil {
 			return err
 		}
 	}
 	for _, m := range removed { // in their order: a map has none
 		if c := m.conversation; left[c] {
 			delete(left, c)
-			if err := t.leaveConversation(c); err != nil {
+			if err := s.leaveConversation(t, c); err != nil {
 				return err
 			}
 		}
@@ -37,22 +37,22 @@ func (t *tx) leaveConversations(removed []indexedMessage) error {
 
 // leaveFounded keeps the parties of a founding message that was removed: as participants
 // if the conversation has other messages, else in the row that says that it is dormant.
-func (t *tx) leaveFounded(m indexedMessage) error {
-	goesOn, err := t.hasMessages(int64(m.position))
+func (s *sending) leaveFounded(t *tx, m indexedMessage) error {
+	goesOn, err := s.hasMessages(t, int64(m.position))
 	if err != nil {
 		return err
 	}
 	if !goesOn {
-		t.w.sends.members.left(int64(m.position))
+		s.members.left(int64(m.position))
 		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
 			int64(m.position), t.now.UnixMilli(), int64(m.sender), int64(m.recipient))
 	}
-	return t.addParticipants(int64(m.position), m.sender, m.recipient)
+	return s.addParticipants(t, int64(m.position), m.sender, m.recipient)
 }
 
 // leaveConversation notes that a conversation is dormant if it has no message any more.
-func (t *tx) leaveConversation(conversation int64) error {
-	goesOn, err := t.hasMessages(conversation)
+func (s *sending) leaveConversation(t *tx, conversation int64) error {
+	goesOn, err := s.hasMessages(t, conversation)
 	if err != nil || goesOn {
 		return err
 	}
@@ -62,17 +62,17 @@ func (t *tx) leaveConversation(conversation int64) error {
 			return err
 		}
 	}
-	t.w.sends.members.left(conversation)
+	s.members.left(conversation)
 	return t.c.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.now.UnixMilli())
 }
 
 // hasMessages tells whether a conversation has messages besides its founding one.
-func (t *tx) hasMessages(conversation int64) (bool, error) {
+func (s *sending) hasMessages(t *tx, conversation int64) (bool, error) {
 	indexed, err := t.c.Row(nil, "SELECT 1 FROM joined WHERE conversation = ? LIMIT 1", conversation)
 	if indexed || err != nil {
 		return indexed, err
 	}
-	u, err := t.findJoined(conversation)
+	u, err := s.mailbox.findJoined(t, conversation)
 	if err != nil || u.none {
 		return false, err
 	}
@@ -80,7 +80,7 @@ func (t *tx) hasMessages(conversation int64) (bool, error) {
 	return t.c.Row(nil, late+" LIMIT 1", args...)
 }
 
-func (t *tx) addParticipants(conversation int64, parties ...relay.MechaNumber) error {
+func (s *sending) addParticipants(t *tx, conversation int64, parties ...relay.MechaNumber) error {
 	for _, id := range parties {
 		if err := t.c.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
 			return err
@@ -91,8 +91,8 @@ func (t *tx) addParticipants(conversation int64, parties ...relay.MechaNumber) e
 
 // wakeConversation makes a dormant conversation an ordinary one, because it gets a
 // message; 0 is a new conversation.
-func (t *tx) wakeConversation(conversation int64) error {
-	if conversation == 0 || t.w.sends.members.awake(conversation) {
+func (s *sending) wakeConversation(t *tx, conversation int64) error {
+	if conversation == 0 || s.members.awake(conversation) {
 		return nil
 	}
 	var parties []relay.MechaNumber
@@ -107,12 +107,12 @@ func (t *tx) wakeConversation(conversation int64) error {
 	if err := t.c.Exec("DELETE FROM dormant WHERE conversation = ?", conversation); err != nil {
 		return err
 	}
-	return t.addParticipants(conversation, parties...)
+	return s.addParticipants(t, conversation, parties...)
 }
 
 // endConversations removes dormant conversations whose last message was removed before a
 // time, in Unix ms: at most so many rows. more says that there are others.
-func (t *tx) endConversations(before int64, most int) (more bool, err error) {
+func (s *sending) endConversations(t *tx, before int64, most int) (more bool, err error) {
 	var ended []int64
 	limit := most
 	r := t.c.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))

@@ -16,8 +16,8 @@ const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 
 
 // countExchanges counts exchanges and removes those that a whole round has counted. Without a
 // half-life it only removes them. more tells whether the round goes on.
-func (t *tx) countExchanges(c *relay.CountExchanges) (more bool, err error) {
-	rest, upto, begun, err := t.round()
+func (l *learning) countExchanges(t *tx, c *relay.CountExchanges) (more bool, err error) {
+	rest, upto, begun, err := l.round(t)
 	if err != nil || len(rest) == 0 && !begun {
 		return false, err
 	}
@@ -27,14 +27,14 @@ func (t *tx) countExchanges(c *relay.CountExchanges) (more bool, err error) {
 	}
 	return len(part) < len(rest), t.erasing(func() error {
 		if c.HalfLife > 0 {
-			if err := t.countAll(part, c); err != nil {
+			if err := l.countAll(t, part, c); err != nil {
 				return err
 			}
 		}
 		if len(part) < len(rest) {
-			return t.continueRound(upto, rest[len(part)])
+			return l.continueRound(t, upto, rest[len(part)])
 		}
-		return t.endRound(upto)
+		return l.endRound(t, upto)
 	})
 }
 
@@ -56,13 +56,13 @@ func firstOfRound(rest []exchange, most int) []exchange {
 
 // countAll counts exchanges, which are sorted by the recipients. So each page of words is read and
 // written once.
-func (t *tx) countAll(all []exchange, c *relay.CountExchanges) error {
+func (room *learning) countAll(t *tx, all []exchange, c *relay.CountExchanges) error {
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].recipient == all[0].recipient {
 			n++
 		}
-		l := learning{t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: t.w.learning.counts.round.senders}
+		l := tally{t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: room.counts.round.senders}
 		if err := l.count(all[:n], c.At); err != nil {
 			return err
 		}
@@ -71,8 +71,8 @@ func (t *tx) countAll(all []exchange, c *relay.CountExchanges) error {
 	return nil
 }
 
-// learning is what a count changes of one Mecha.
-type learning struct {
+// tally is what a count changes of one Mecha.
+type tally struct {
 	learner
 	t        *tx
 	mecha    relay.MechaNumber
@@ -85,8 +85,8 @@ type learning struct {
 }
 
 // count counts exchanges of the Mecha.
-func (l *learning) count(all []exchange, at time.Time) (err error) {
-	if l.learner, err = l.t.learner(l.mecha); err != nil || l.off {
+func (l *tally) count(all []exchange, at time.Time) (err error) {
+	if l.learner, err = l.t.w.learning.learner(l.t, l.mecha); err != nil || l.off {
 		return err
 	}
 	l.t.ids.Extend(&l.tags.mecha, strconv.FormatInt(int64(l.mecha), 10))
@@ -106,14 +106,14 @@ type learner struct {
 	off       bool  // the profile says that nothing is to be learned
 }
 
-func (t *tx) learner(id relay.MechaNumber) (l learner, err error) {
+func (room *learning) learner(t *tx, id relay.MechaNumber) (l learner, err error) {
 	_, err = t.c.Row(func(r *sqlite.Rows) { l = learner{r.Int(0), r.Int(1), r.Int(2), r.Int(3) != 0} },
 		"SELECT exchanges, hour, words, off FROM learner WHERE mecha = ?", int64(id))
 	return l, err
 }
 
 // add counts one exchange.
-func (l *learning) add(e exchange) error {
+func (l *tally) add(e exchange) error {
 	sender, err := l.sender(e.sender)
 	if err != nil {
 		return err
@@ -136,12 +136,12 @@ func (l *learning) add(e exchange) error {
 }
 
 // sender gives the address of a sender.
-func (l *learning) sender(id relay.MechaNumber) (relay.Address, error) {
+func (l *tally) sender(id relay.MechaNumber) (relay.Address, error) {
 	a, known := l.senders[id]
 	if known {
 		return a, nil
 	}
-	a, err := l.t.address(int64(id))
+	a, err := address(&l.t.rx, int64(id))
 	if err == nil {
 		l.senders[id] = a
 	}
@@ -150,7 +150,7 @@ func (l *learning) sender(id relay.MechaNumber) (relay.Address, error) {
 
 // countWord counts an exchange for one word, or takes one back. It gives by how much the
 // weight of the word has changed.
-func (l *learning) countWord(word string, e exchange) (changed int64, err error) {
+func (l *tally) countWord(word string, e exchange) (changed int64, err error) {
 	page, err := l.page(word)
 	if err != nil {
 		return 0, err
@@ -184,21 +184,21 @@ func (l *learning) countWord(word string, e exchange) (changed int64, err error)
 }
 
 // crewTag is the tag of the Mecha and a crew.
-func (l *learning) crewTag(crew string) relay.Tag {
+func (l *tally) crewTag(crew string) relay.Tag {
 	t := l.tags.mecha
 	l.t.ids.Extend(&t, "^"+crew) // no address of a sender
 	return t
 }
 
 // number is the number by which the shares of a word name the sender or the crew of a tag.
-func (l *learning) number(of *relay.Tag, word string) uint32 {
+func (l *tally) number(of *relay.Tag, word string) uint32 {
 	l.tags.word = *of
 	l.t.ids.Extend(&l.tags.word, word)
 	return l.tags.word.Number()
 }
 
 // page finds the page that covers a word: in the file, if this count has not read it yet.
-func (l *learning) page(word string) (*wordPage, error) {
+func (l *tally) page(word string) (*wordPage, error) {
 	if l.last != nil && l.last.covers(word) { // the words of an exchange come in their order
 		return l.last, nil
 	}
@@ -219,7 +219,7 @@ func (l *learning) page(word string) (*wordPage, error) {
 }
 
 // readPage reads the page that covers a word; an empty one, if nothing is known of the Mecha.
-func (l *learning) readPage(word string) (*wordPage, error) {
+func (l *tally) readPage(word string) (*wordPage, error) {
 	p := &wordPage{}
 	if l.known == 0 {
 		return p, nil
@@ -238,7 +238,7 @@ func (l *learning) readPage(word string) (*wordPage, error) {
 }
 
 // write writes what the count of these exchanges has changed.
-func (l *learning) write(counted []exchange, at time.Time) error {
+func (l *tally) write(counted []exchange, at time.Time) error {
 	if !l.changed {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (l *learning) write(counted []exchange, at time.Time) error {
 		err = l.t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha))
 	} else {
 		for _, p := range l.pages {
-			err = cmp.Or(err, l.t.writePage(l.mecha, p))
+			err = cmp.Or(err, l.t.w.learning.writePage(l.t, l.mecha, p))
 		}
 		if err == nil && l.known > relay.MaxLearnedWords {
 			err = l.dropWords(counted, hourOf(at))
@@ -259,13 +259,13 @@ func (l *learning) write(counted []exchange, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return l.t.putLearner(l.mecha, l.learner, l.t.position(at))
+	return l.t.w.learning.putLearner(l.t, l.mecha, l.learner, l.t.position(at))
 }
 
 // writePage writes a page that has changed, in several rows if it has grown too long. A page
 // without words goes, but for the first one of a Mecha: then the page before it covers its
 // words. The page must not be used any more.
-func (t *tx) writePage(id relay.MechaNumber, p *wordPage) error {
+func (l *learning) writePage(t *tx, id relay.MechaNumber, p *wordPage) error {
 	switch {
 	case !p.changed:
 		return nil
@@ -287,8 +287,8 @@ func (t *tx) writePage(id relay.MechaNumber, p *wordPage) error {
 // dropWords removes the words of a Mecha that are worth least as of an hour, so that a
 // twentieth of the room is free: the next new words then need no look through all. It
 // packs those that stay.
-func (l *learning) dropWords(counted []exchange, hour int64) error {
-	all, err := l.t.wordsOf(l.mecha)
+func (l *tally) dropWords(counted []exchange, hour int64) error {
+	all, err := wordsOf(&l.t.rx, l.mecha)
 	if err != nil {
 		return err
 	}
@@ -321,11 +321,11 @@ func (l *learning) dropWords(counted []exchange, hour int64) error {
 	if err := l.t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha)); err != nil {
 		return err
 	}
-	return l.t.writePage(l.mecha, &page)
+	return l.t.w.learning.writePage(l.t, l.mecha, &page)
 }
 
 // crews are those of the senders of exchanges, each once, in their order.
-func (l *learning) crews(counted []exchange) ([]string, error) {
+func (l *tally) crews(counted []exchange) ([]string, error) {
 	crews := map[string]bool{}
 	for _, e := range counted {
 		sender, err := l.sender(e.sender)
@@ -369,7 +369,7 @@ func inOrderOfWorth(all []keptWord) []keptWord {
 }
 
 // wordsOf reads the words of a Mecha, in their order, with their shares.
-func (x *rx) wordsOf(id relay.MechaNumber) (all []pagedWord, err error) {
+func wordsOf(x *rx, id relay.MechaNumber) (all []pagedWord, err error) {
 	r := x.c.Query("SELECT counts FROM learned WHERE mecha = ? ORDER BY first", int64(id))
 	for err == nil && r.Next() {
 		var words []pagedWord

@@ -25,11 +25,11 @@ type addressee struct {
 // addressees gives the Mechas to which a message goes, in an array that the next message
 // uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
 // PayloadTooLarge.
-func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
-	s := t.w.sends
+func (room *sending) addressees(t *tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
+	s := room
 	s.to = s.to[:0]
 	if !m.To.IsCrew() {
-		id, err := t.recipient(m.To)
+		id, err := room.directory.recipient(t, m.To)
 		s.to = append(s.to, addressee{id, m.To})
 		return s.to, err
 	}
@@ -39,7 +39,7 @@ func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, e
 	case !sender.Broadcast && sender.Mecha.Address.Crew() != m.To.Crew():
 		return nil, relay.Errorf(relay.BroadcastNotAllowed, "only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())
 	}
-	err := t.crew(m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1)
+	err := room.crew(t, m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1)
 	switch to := s.to; {
 	case err != nil:
 		return nil, err
@@ -62,10 +62,10 @@ const (
 )
 
 // crew adds to the addressees the Mechas of a crew except one, by their numbers, up to a limit.
-func (t *tx) crew(name string, except relay.MechaNumber, most int) error {
+func (s *sending) crew(t *tx, name string, except relay.MechaNumber, most int) error {
 	r := t.c.Query(readCrew, name, int64(except), int64(most))
 	for r.Next() {
-		t.w.sends.to = append(t.w.sends.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
+		s.to = append(s.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
 	return r.Close()
 }
@@ -76,15 +76,15 @@ const mostCounted = 10_000
 // countCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
 // sender. It runs in the goroutine of Send, because counting is too slow for the writer. If
 // a scan of the caller waits already, the error stays as it is.
-func (d *DB) countCrew(err error, m *relay.SendMessage) error {
+func (room *sending) countCrew(err error, m *relay.SendMessage) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.TooManyRecipients {
 		return err
 	}
 	n := int64(0)
-	s := d.readers.scan(d.keys.mechaOf(m.Key))
+	s := room.w.readers.scan(room.directory.keys.mechaOf(m.Key))
 	s.most = 1
-	failed := d.readIn(context.Background(), s, func(x *rx) error {
+	failed := room.w.readIn(context.Background(), s, func(x *rx) error {
 		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
 		return err
 	})

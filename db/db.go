@@ -147,25 +147,12 @@ type Options struct {
 // DB is an open store. All its methods are safe for concurrent use.
 type DB struct {
 	opts Options
-	path string
-	*lookups
-	keys      keyCache
-	nonces    *Nonces
-	readers   *readerPool
-	w         *writer
-	measures  *Measures
-	watch     *watch
-	disk      disk
-	listeners listeners
-	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
-	crewOnly  crewOnly
-	entries   entryCache
-	found     foundSearches
-	lock      *file.Locked
+	w    *writer
+	nouns
+	lock *file.Locked
 
 	shutdown sync.Once
-	closed   error         // the error of the shutdown
-	done     chan struct{} // closed when the store closes
+	closed   error // the error of the shutdown
 	wg       sync.WaitGroup
 }
 
@@ -186,16 +173,8 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), measures: newMeasures(), done: make(chan struct{})}
-	d.readers = newReaderPool(d.measures, d.done)
-	if o.passed != nil {
-		began := o.passed()
-		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }
-	}
-	d.keys = newKeyCache()
-	d.listeners.add(keysChanged, d.keys.forget)
-	d.listeners.add(entriesChanged, d.crewOnly.forget)
-	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
+	d := &DB{opts: o, w: newWriter(o, path)}
+	d.nouns = d.w.nouns
 	if err := d.open(prepare); err != nil {
 		d.release()
 		return nil, file.Explain(path, err)
@@ -204,57 +183,55 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 }
 
 func (d *DB) open(prepare func(*DB)) error {
-	switch info, err := os.Stat(d.path); {
+	switch info, err := os.Stat(d.w.path); {
 	case err != nil:
 	case info.IsDir():
-		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.path)
+		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.w.path)
 	case !info.Mode().IsRegular(): // to open a pipe would wait for its other end
-		return fmt.Errorf("%s is not a file", d.path)
+		return fmt.Errorf("%s is not a file", d.w.path)
 	}
-	if d.opts.Create {
-		if err := file.Create(d.path); err != nil {
+	if d.w.opts.Create {
+		if err := file.Create(d.w.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
 		}
-	} else if err := file.MustExist(d.path); err != nil {
+	} else if err := file.MustExist(d.w.path); err != nil {
 		return err
 	}
-	if open, err := sqlite.ReadableByOthers(d.path); err == nil && open && d.opts.Serve {
-		d.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.path)
+	if open, err := sqlite.ReadableByOthers(d.w.path); err == nil && open && d.w.opts.Serve {
+		d.w.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.w.path)
 	}
-	if d.opts.Serve {
+	if d.w.opts.Serve {
 		if err := d.takeLock(); err != nil {
 			return err
 		}
-		for _, path := range file.RemovePartials(filepath.Dir(d.path)) {
-			d.opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
+		for _, path := range file.RemovePartials(filepath.Dir(d.w.path)) {
+			d.w.opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
 		}
 	}
-	c, err := file.OpenCurrent(d.path, d.opts.Schema, d.opts.Serve)
+	c, err := file.OpenCurrent(d.w.path, d.w.opts.Schema, d.w.opts.Serve)
 	role := sqlite.Reading
-	cramped := d.opts.Serve && sqlite.IsDiskFull(err)
+	cramped := d.w.opts.Serve && sqlite.IsDiskFull(err)
 	if cramped {
-		c, err = file.OpenFull(d.path)
+		c, err = file.OpenFull(d.w.path)
 		role = sqlite.Unindexed
 	}
 	if err != nil {
 		return err
 	}
-	d.w = newWriter(d, c)
-	d.w.cramped = cramped
-	if err := d.opts.applyLockWait(c); err != nil {
+	d.w.c, d.w.cramped = c, cramped
+	if err := d.w.opts.applyLockWait(c); err != nil {
 		return err
 	}
-	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
+	if d.w.ids, err = file.ReadIDs(c, d.w.path); err != nil {
 		return err
 	}
 	if err := d.openLog(); err != nil {
 		return err
 	}
-	d.watch = newWatch(d.w, d.path)
-	if err := d.readers.open(d.path, role); err != nil {
+	if err := d.w.readers.open(d.w.path, role); err != nil {
 		return err
 	}
-	if err := d.w.start(d.nonces); err != nil {
+	if err := d.w.start(); err != nil {
 		return err
 	}
 	return d.run(prepare)
@@ -270,19 +247,19 @@ func (o *Options) applyLockWait(c *sqlite.Conn) error {
 
 // run starts the writer and, unless the disk is full, the goroutines beside it.
 func (d *DB) run(prepare func(*DB)) error {
-	if d.opts.Serve {
-		if err := d.w.foreign.rememberFiles(d.path); err != nil {
+	if d.w.opts.Serve {
+		if err := d.w.foreign.rememberFiles(d.w.path); err != nil {
 			return err
 		}
 	}
 	d.w.startHelpers = d.startHelpers
 	if d.w.cramped {
-		d.opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.path)
-		d.disk.cramped.Store(true)
+		d.w.opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.w.path)
+		d.w.disk.cramped.Store(true)
 	} else if err := d.startHelpers(); err != nil {
 		return err
 	}
-	d.disk.check()
+	d.w.disk.check()
 	if prepare != nil {
 		prepare(d)
 	}
@@ -295,25 +272,25 @@ func (d *DB) run(prepare func(*DB)) error {
 
 // startHelpers starts the goroutine that copies the log, and the watch.
 func (d *DB) startHelpers() error {
-	copier, err := sqlite.Open(d.path, sqlite.Copying)
+	copier, err := sqlite.Open(d.w.path, sqlite.Copying)
 	if err != nil {
 		return err
 	}
-	if err := d.watch.open(); err != nil && !sqlite.IsDiskFull(err) {
+	if err := d.w.watch.open(); err != nil && !sqlite.IsDiskFull(err) {
 		copier.Close()
 		return err
 	}
-	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
-	d.wg.Go(func() { d.watch.run(d.done) })
+	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.w.done) })
+	d.wg.Go(func() { d.w.watch.run(d.w.done) })
 	return nil
 }
 
 // takeLock takes the server's lock. While this process has it, no other can have it, not
 // even for the same file under another name.
 func (d *DB) takeLock() (err error) {
-	d.lock, err = file.Lock(d.path)
+	d.lock, err = file.Lock(d.w.path)
 	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("%s %w", d.path, errServed)
+		return fmt.Errorf("%s %w", d.w.path, errServed)
 	}
 	return err
 }
@@ -328,7 +305,7 @@ func (d *DB) Close() error {
 		}
 		d.w.stop()
 		<-d.w.ended
-		close(d.done)
+		close(d.w.done)
 		d.wg.Wait()
 		d.closed = d.release()
 	})
@@ -337,18 +314,18 @@ func (d *DB) Close() error {
 
 // release closes what open has opened so far. It is called once.
 func (d *DB) release() error {
-	if d.w != nil && d.w.failed() != nil {
+	if d.w.failed() != nil {
 		// The last connection to close copies the log, syncs and removes it. After a
 		// failed fsync that could lose commits that only the log has. So the connections
 		// stay open until the process ends.
 		return nil
 	}
-	if d.w != nil && d.w.log != nil {
+	if d.w.log != nil {
 		d.w.log.Close()
 	}
-	d.readers.close()
-	err := d.nonces.close()
-	if d.w != nil && d.w.c != nil {
+	d.w.readers.close()
+	err := d.replays.used.close()
+	if d.w.c != nil {
 		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file
 	}
 	if d.lock != nil {
@@ -363,58 +340,58 @@ func (d *DB) release() error {
 func WithoutLocks(f func()) { sqlite.WithoutLocks(f) }
 
 // Path is the absolute path of the file.
-func (d *DB) Path() string { return d.path }
+func (d *DB) Path() string { return d.w.path }
 
 // OnCommit registers f, which is called after every commit that brought messages or
 // changes, in commit order, from the writer's goroutine: f must not block. Register
 // before the store is used.
 func (d *DB) OnCommit(f func(*relay.Commit)) {
-	d.listeners.mu.Lock()
-	defer d.listeners.mu.Unlock()
-	d.listeners.onCommit = append(d.listeners.onCommit, f)
+	d.w.listeners.mu.Lock()
+	defer d.w.listeners.mu.Unlock()
+	d.w.listeners.onCommit = append(d.w.listeners.onCommit, f)
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
 // here or by another process. f may be called by two goroutines at the same time, and more
 // than once for one change. It must not block. Register before the store is used.
-func (d *DB) OnKeys(f func()) { d.listeners.add(keysChanged, f) }
+func (d *DB) OnKeys(f func()) { d.w.listeners.add(keysChanged, f) }
 
 // OnEntries registers f, which is called when a Mecha, a profile or what discovery has
 // learned may have changed, here or in another process. The rules are those of OnKeys.
-func (d *DB) OnEntries(f func()) { d.listeners.add(entriesChanged|learnedChanged, f) }
+func (d *DB) OnEntries(f func()) { d.w.listeners.add(entriesChanged|learnedChanged, f) }
 
 // Failed gives the fault after which the store takes no writes; nil if there was none.
 func (d *DB) Failed() error { return d.w.failed() }
 
 // AcceptsMessages tells whether the disk has room for messages. Without room, Send
 // refuses them with DiskFull, while acknowledgements and reads go on.
-func (d *DB) AcceptsMessages() bool { return !d.disk.low.Load() }
+func (d *DB) AcceptsMessages() bool { return !d.w.disk.low.Load() }
 
 // as gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
-func (d *DB) as(of relay.MechaNumber) inTurns { return inTurns{d, of} }
+func (w *writer) as(of relay.MechaNumber) inTurns { return inTurns{w, of} }
 
 // inTurns is a Mecha that reads.
 type inTurns struct {
-	d  *DB
+	w  *writer
 	of relay.MechaNumber
 }
 
 func (v inTurns) point(ctx context.Context, f func(*rx) error) error {
-	return v.d.readIn(ctx, v.d.readers.point(v.of), f)
+	return v.w.readIn(ctx, v.w.readers.point(v.of), f)
 }
 
 func (v inTurns) scan(ctx context.Context, f func(*rx) error) error {
-	return v.d.readIn(ctx, v.d.readers.scan(v.of), f)
+	return v.w.readIn(ctx, v.w.readers.scan(v.of), f)
 }
 
 // in gives readIn for a turn.
-func (d *DB) in(t readTurn) func(context.Context, func(*rx) error) error {
-	return func(ctx context.Context, f func(*rx) error) error { return d.readIn(ctx, t, f) }
+func (w *writer) in(t readTurn) func(context.Context, func(*rx) error) error {
+	return func(ctx context.Context, f func(*rx) error) error { return w.readIn(ctx, t, f) }
 }
 
 // readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
 // Errors: those of take and of f.
-func (d *DB) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
+func (w *writer) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
 	c, err := t.take(ctx)
 	if err != nil {
 		return err
@@ -422,10 +399,10 @@ func (d *DB) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
 	defer t.give(c)
 	c.Until = time.Now().Add(longestRead)
 	if err := c.Begin(); err != nil {
-		return d.readFault(err)
+		return w.readFault(err)
 	}
 	defer c.Rollback() // ends the transaction, even if f panics; it has no changes
-	return d.readFault(f(&rx{c: c, lookups: d.lookups, now: d.opts.Now()}))
+	return w.readFault(f(&rx{c: c, lookups: w.lookups, now: w.opts.Now()}))
 }
 
 // longestRead bounds a read of the server, because the log grows for as long as a read
@@ -433,13 +410,13 @@ func (d *DB) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
 const longestRead = 10 * time.Second
 
 // readFault passes on the error of a read, and stops the store if it is fatal.
-func (d *DB) readFault(err error) error {
+func (w *writer) readFault(err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, sqlite.ErrTooLong):
 		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time", RetryAfter: time.Second, Cause: err}
 	case sqlite.IsFatal(err):
-		d.w.fail(err)
+		w.fail(err)
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 // raiseRevision gives a Mecha the next revision, so that the search index reads it
 // again. removed is the time of its removal in Unix ms, or nil.
-func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) error {
+func (d *directory) raiseRevision(t *tx, id relay.MechaNumber, at time.Time, removed any) error {
 	t.changed |= entriesChanged
 	// max, because another process may have given out later revisions, and the index must
 	// not miss this one.
@@ -27,30 +27,30 @@ func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) erro
 // PutProfile replaces a profile, and returns once that is durable (PROTOCOL §5,
 // Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
 // write. Safe for concurrent use.
-func (d *DB) PutProfile(p *relay.PutProfile) error {
+func (d *directory) PutProfile(p *relay.PutProfile) error {
 	put := do[none, *relay.PutProfile]
 	if p.Key == 0 { // a command sets it; a Mecha that sets its own is no operator
 		put = administer[none, *relay.PutProfile]
 	}
-	_, err := put(d, p)
+	_, err := put(d.w, p)
 	return err
 }
 
 // PutProfileThen is PutProfile without waiting, for imports, which note themselves in the
 // audit log (Note). done is called from the writer's goroutine and must not block.
-func (d *DB) PutProfileThen(p *relay.PutProfile, done func(error)) {
-	then(d, p, func(_ none, err error) { done(err) })
+func (d *directory) PutProfileThen(p *relay.PutProfile, done func(error)) {
+	then(d.w, p, func(_ none, err error) { done(err) })
 }
 
-func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
+func (d *directory) putProfile(t *tx, p *relay.PutProfile) (none, error) {
 	if p.Key != 0 {
-		if _, err := t.caller(p.Key); err != nil {
+		if _, err := d.caller(t, p.Key); err != nil {
 			return none{}, err
 		}
 	}
-	id, err := t.mecha(p.Address)
+	id, err := d.dictionary.mecha(t, p.Address)
 	if p.Register {
-		id, err = t.register(p.Address, p.At)
+		id, err = d.register(t, p.Address, p.At)
 	} else if err == nil && id == 0 {
 		err = errMechaNotFound(p.Address)
 	}
@@ -61,20 +61,20 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if body == "" {
 		body = "{}"
 	}
-	t.w.directory.accepts.changed(id)
+	d.accepts.changed(id)
 	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
 		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(), sqlite.OrNull(string(p.Profile.AcceptFrom)))
 	if err != nil {
 		return none{}, err
 	}
-	if err := t.setLearning(id, p.Profile.NoLearn, p.At); err != nil {
+	if err := d.learning.setLearning(t, id, p.Profile.NoLearn, p.At); err != nil {
 		return none{}, err
 	}
-	if err := t.keepNonce(p.Nonce, p.At); err != nil {
+	if err := d.replays.keepNonce(t, p.Nonce, p.At); err != nil {
 		return none{}, err
 	}
-	return none{}, t.raiseRevision(id, p.At, nil)
+	return none{}, d.raiseRevision(t, id, p.At, nil)
 }
 
 // nonceKept is how long the file keeps nonces apart from the rows of their writes. It
@@ -83,18 +83,18 @@ const nonceKept = 4 * relay.MaxClockSkew
 
 // keepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
 // a start may have to restore it.
-func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
+func (p *replays) keepNonce(t *tx, n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
-	if err := t.dropNonces(at); err != nil {
+	if err := p.dropNonces(t, at); err != nil {
 		return err
 	}
 	return t.c.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
 }
 
 // dropNonces deletes kept nonces that are too old to be of use, some of them.
-func (t *tx) dropNonces(at time.Time) error {
+func (p *replays) dropNonces(t *tx, at time.Time) error {
 	return t.c.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
 		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
 }
@@ -105,21 +105,21 @@ const noncesAtOnce = 1000
 
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
-func (d *DB) RemoveMecha(r *relay.RemoveMecha) error {
-	_, err := administer[none](d, r)
+func (d *directory) RemoveMecha(r *relay.RemoveMecha) error {
+	_, err := administer[none](d.w, r)
 	return err
 }
 
-func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
-	id, err := t.mecha(r.Address)
+func (d *directory) removeMecha(t *tx, r *relay.RemoveMecha) (none, error) {
+	id, err := d.dictionary.mecha(t, r.Address)
 	if err != nil {
 		return none{}, err
 	}
 	if id == 0 {
 		return none{}, errMechaNotFound(r.Address)
 	}
-	t.w.dict.mechas[r.Address] = 0 // later jobs of this transaction must not find it
-	newest, err := t.newest()
+	d.dictionary.mechas[r.Address] = 0 // later jobs of this transaction must not find it
+	newest, err := newest(&t.rx)
 	if err != nil {
 		return none{}, err
 	}
@@ -127,20 +127,20 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	t.w.directory.accepts.changed(id)
+	d.accepts.changed(id)
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}
-	if err := t.forgetLearned(id, false, r.At); err != nil {
+	if err := d.learning.forgetLearned(t, id, false, r.At); err != nil {
 		return none{}, err
 	}
-	if err := t.dropExchanges(id, true); err != nil { // its address will not be found
+	if err := d.learning.dropExchanges(t, id, true); err != nil { // its address will not be found
 		return none{}, err
 	}
-	if err := t.raiseKeysVersion(); err != nil {
+	if err := d.raiseKeysVersion(t); err != nil {
 		return none{}, err
 	}
-	return none{}, t.raiseRevision(id, r.At, r.At.UnixMilli())
+	return none{}, d.raiseRevision(t, id, r.At, r.At.UnixMilli())
 }
 
 func errMechaNotFound(a relay.Address) error {
@@ -173,7 +173,7 @@ func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	return e, err
 }
 
-func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, err error) {
+func entries(x *rx, card bool, where string, args ...any) (all []relay.Entry, err error) {
 	r := x.c.Query(entryColumns+where, args...)
 	for r.Next() {
 		e, err := readEntry(r, card)
@@ -189,18 +189,18 @@ func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, e
 // EntriesAfter gives up to limit Mechas whose revision is greater than revision, by
 // revision, with removed ones and without cards. The search index follows the
 // directory by it.
-func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
-	return get(ctx, d.as(0).scan, func(x *rx) ([]relay.Entry, error) {
-		return x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
+func (d *directory) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
+	return get(ctx, d.w.as(0).scan, func(x *rx) ([]relay.Entry, error) {
+		return entries(x, false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
 	})
 }
 
 // Entries reads the Mechas with these ids for a caller, without their cards. Removed and
 // unknown ones are left out. Later calls share what the entries refer to, so nobody may change
 // it. Safe for concurrent use.
-func (d *DB) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
+func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 	list := jsonList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
-	err = d.as(caller).point(ctx, func(x *rx) error {
+	err = d.w.as(caller).point(ctx, func(x *rx) error {
 		all = make([]relay.Entry, 0, len(ids))
 		var unknown []int // places in all
 		r := x.c.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
@@ -282,20 +282,20 @@ func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
 // without their cards.
 func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
 	return see(i, func(x *rx) ([]relay.Entry, error) {
-		return x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
+		return entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 	})
 }
 
 // Entry reads one Mecha with its card. Error: MechaNotFound.
 func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
-	return see(i, func(x *rx) (relay.Entry, error) { return x.entry(a) })
+	return see(i, func(x *rx) (relay.Entry, error) { return entry(x, a) })
 }
 
 // Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
 // visible to viewer.
-func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
-	return get(ctx, d.as(viewer.Number).point, func(x *rx) (relay.Entry, error) {
-		e, err := x.entry(a)
+func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
+	return get(ctx, d.w.as(viewer.Number).point, func(x *rx) (relay.Entry, error) {
+		e, err := entry(x, a)
 		if err == nil && !e.VisibleTo(viewer.Address) {
 			err = errMechaNotFound(a)
 		}
@@ -303,8 +303,8 @@ func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (re
 	})
 }
 
-func (x *rx) entry(a relay.Address) (e relay.Entry, err error) {
-	some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
+func entry(x *rx, a relay.Address) (e relay.Entry, err error) {
+	some, err := entries(x, true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
 	if err == nil && (len(some) == 0 || some[0].Address != a) {
 		err = errMechaNotFound(a)
 	}

@@ -21,15 +21,15 @@ func (i *Inspector) Latest() (relay.Position, error) {
 // Events reads up to limit events after a position, in commit order. If it gives fewer
 // than limit, there are no more.
 func (i *Inspector) Events(after relay.Position, limit int) ([]inspect.Event, error) {
-	return see(i, func(x *rx) ([]inspect.Event, error) { return x.events(after, limit) })
+	return see(i, func(x *rx) ([]inspect.Event, error) { return events(x, after, limit) })
 }
 
-func (x *rx) events(after relay.Position, limit int) ([]inspect.Event, error) {
-	messages, _, err := x.readMessages(limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
+func events(x *rx, after relay.Position, limit int) ([]inspect.Event, error) {
+	messages, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
 	if err != nil {
 		return nil, err
 	}
-	list, err := x.receiptEvents(x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
+	list, err := receiptEvents(x, x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (x *rx) events(after relay.Position, limit int) ([]inspect.Event, error) {
 
 // receiptEvents makes events of rows of receipt: each has its position, and that of its message. It
 // leaves out those of messages that were removed.
-func (x *rx) receiptEvents(r *sqlite.Rows) (list []inspect.Event, err error) {
+func receiptEvents(x *rx, r *sqlite.Rows) (list []inspect.Event, err error) {
 	var of []relay.Position
 	for r.Next() {
 		list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
@@ -52,10 +52,10 @@ func (x *rx) receiptEvents(r *sqlite.Rows) (list []inspect.Event, err error) {
 	}
 	for n := range list {
 		e := &list[n]
-		if e.Step, _, err = x.step(int64(e.Position)); err != nil {
+		if e.Step, _, err = step(x, int64(e.Position)); err != nil {
 			return nil, err
 		}
-		if e.Message, err = x.message(of[n]); err != nil {
+		if e.Message, err = messageAt(x, of[n]); err != nil {
 			return nil, err
 		}
 	}

@@ -50,11 +50,10 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	for _, a := range []relay.Address{"alice^demo", "carol^travel", "dave^travel", "erin^travel", "frank^travel"} {
 		ids = append(ids, mustIssue(t, d, a).Mecha.Number)
 	}
-	count := &task[*relay.CountExchanges, bool]{write: &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Most: 1},
-		decide: (*tx).countExchanges, done: func(bool, error) {}}
+	count := taskOf(d.w.table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Most: 1}, func(bool, error) {})
 	err := d.wait(chored(func(t2 *tx) error {
 		for _, id := range ids[1:] {
-			t2.w.learning.ended = append(t2.w.learning.ended, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
+			t2.w.learning.brought = append(t2.w.learning.brought, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
 		}
 		return count.apply(t2)
 	}))
@@ -69,12 +68,12 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 			if tried++; tried > 1 {
 				return nil
 			}
-			return t2.dropExchanges(ids[2], false)
+			return t2.w.learning.dropExchanges(t2, ids[2], false)
 		},
 		func(t2 *tx) error { return count.apply(t2) },
 		func(*tx) error { return errors.New("a fault") },
 	} {
-		d.submit(c, 0, func(error) {})
+		d.w.submit(c, 0, func(error) {})
 		<-held // the others come into one transaction
 	}
 	close(release)

@@ -29,14 +29,14 @@ func inOrderOfCount(a, b exchange) int {
 }
 
 // keepExchanges writes a row with the exchanges that this transaction has brought since the last call.
-func (t *tx) keepExchanges() error {
-	ended := t.w.learning.ended
+func (l *learning) keepExchanges(t *tx) error {
+	ended := l.brought
 	if len(ended) == 0 {
 		return nil
 	}
 	first := ended[0].position
 	text := writeExchanges(first, ended)
-	t.w.learning.ended = ended[:0]
+	l.brought = ended[:0]
 	return t.c.Exec("INSERT INTO exchange (position, ended) VALUES (?, ?)", int64(first), text)
 }
 
@@ -79,7 +79,7 @@ func readExchanges(all []exchange, row relay.Position, text string) ([]exchange,
 }
 
 // exchangesUpto reads the exchanges that wait, up to a position, as they ended.
-func (x *rx) exchangesUpto(upto relay.Position) (all []exchange, err error) {
+func exchangesUpto(x *rx, upto relay.Position) (all []exchange, err error) {
 	r := x.c.Query("SELECT position, ended FROM exchange WHERE position <= ? ORDER BY position", int64(upto))
 	for err == nil && r.Next() {
 		all, err = readExchanges(all, relay.Position(r.Int(0)), r.Text(1))
@@ -100,8 +100,8 @@ func (r *countRound) forget() { *r = countRound{} }
 
 // round gives what the present round has still to count, and the position up to which it counts. If no
 // round is under way, it begins one; begun is false then.
-func (t *tx) round() (rest []exchange, upto relay.Position, begun bool, err error) {
-	if err := t.keepExchanges(); err != nil {
+func (l *learning) round(t *tx) (rest []exchange, upto relay.Position, begun bool, err error) {
+	if err := l.keepExchanges(t); err != nil {
 		return nil, 0, false, err
 	}
 	var next exchange
@@ -114,9 +114,9 @@ func (t *tx) round() (rest []exchange, upto relay.Position, begun bool, err erro
 	if !begun {
 		upto = t.last
 	}
-	known := &t.w.learning.counts.round
+	known := &l.counts.round
 	if !begun || known.upto != upto {
-		all, err := t.exchangesUpto(upto)
+		all, err := exchangesUpto(&t.rx, upto)
 		if err != nil {
 			return nil, 0, false, err
 		}
@@ -128,13 +128,13 @@ func (t *tx) round() (rest []exchange, upto relay.Position, begun bool, err erro
 }
 
 // continueRound notes which exchange of a round comes next.
-func (t *tx) continueRound(upto relay.Position, next exchange) error {
+func (l *learning) continueRound(t *tx, upto relay.Position, next exchange) error {
 	return t.c.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)", int64(upto), int64(next.recipient), int64(next.position))
 }
 
 // endRound removes the exchanges of a round.
-func (t *tx) endRound(upto relay.Position) error {
-	t.w.learning.counts.round.forget()
+func (l *learning) endRound(t *tx, upto relay.Position) error {
+	l.counts.round.forget()
 	if err := t.c.Exec("DELETE FROM exchange WHERE position <= ?", int64(upto)); err != nil {
 		return err
 	}
@@ -143,14 +143,14 @@ func (t *tx) endRound(upto relay.Position) error {
 
 // dropExchanges removes the exchanges of a Mecha that wait, of which it was the recipient or, with
 // sent, the sender.
-func (t *tx) dropExchanges(of relay.MechaNumber, sent bool) error {
-	if err := t.keepExchanges(); err != nil {
+func (l *learning) dropExchanges(t *tx, of relay.MechaNumber, sent bool) error {
+	if err := l.keepExchanges(t); err != nil {
 		return err
 	}
 	if n, err := t.c.Number(someExchange); err != nil || n == 0 {
 		return err
 	}
-	t.w.learning.counts.round.forget()
+	l.counts.round.forget()
 	left := map[relay.Position]string{} // the texts of the rows that change
 	var broken error
 	r := t.c.Query("SELECT position, ended FROM exchange ORDER BY position")
@@ -166,11 +166,11 @@ func (t *tx) dropExchanges(of relay.MechaNumber, sent bool) error {
 	if err := cmp.Or(r.Close(), broken); err != nil {
 		return err
 	}
-	return t.erasing(func() error { return t.rewriteExchanges(left) })
+	return t.erasing(func() error { return l.rewriteExchanges(t, left) })
 }
 
 // rewriteExchanges gives rows other texts. A row without exchanges goes.
-func (t *tx) rewriteExchanges(left map[relay.Position]string) (err error) {
+func (l *learning) rewriteExchanges(t *tx, left map[relay.Position]string) (err error) {
 	for row, text := range left {
 		if text == "" {
 			err = t.c.Exec("DELETE FROM exchange WHERE position = ?", int64(row))

@@ -11,15 +11,15 @@ import (
 const earliestExpiry = "SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL"
 
 // expireDue expires up to dueAtOnce messages whose ExpiresAt has come.
-func (t *tx) expireDue(e *relay.ExpireDue) (nextDue, error) {
-	due, next, err := t.dueMessages(e.At, `SELECT position, expires_at FROM message INDEXED BY message_expiry
+func (p *progress) expireDue(t *tx, e *relay.ExpireDue) (nextDue, error) {
+	due, next, err := p.dueMessages(t, e.At, `SELECT position, expires_at FROM message INDEXED BY message_expiry
 		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range due {
 		m.State = relay.Queued // message has set it to Expired; the file has Queued or Delivered, both pending
-		if err := t.expire(m, e.At, ""); err != nil {
+		if err := p.expire(t, m, e.At, ""); err != nil {
 			return 0, err
 		}
 	}
@@ -31,27 +31,27 @@ const expiredByOperator = "an operator let it expire"
 
 // expire makes a pending message, whose ExpiresAt has come, an expired one. detail says why, if
 // it is not that its time was over.
-func (t *tx) expire(m *relay.Message, at time.Time, detail string) error {
+func (room *progress) expire(t *tx, m *relay.Message, at time.Time, detail string) error {
 	p := t.position(at)
-	sought, err := t.addReceipt(m, receipt{at: p, state: relay.Expired, detail: detail})
+	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Expired, detail: detail})
 	if err != nil {
 		return err
 	}
-	if err := t.setState(m, relay.Expired, p, !isAck, sought); err != nil {
+	if err := room.setState(t, m, relay.Expired, p, !isAck, sought); err != nil {
 		return err
 	}
-	t.noteReceipt(m, p, m.ExpiresAt, true)
+	room.noteReceipt(t, m, p, m.ExpiresAt, true)
 	return nil
 }
 
 // expireMessage expires a message now. Errors: MessageNotFound; AlreadyAcknowledged or
 // MessageExpired, of one that is not pending.
-func (t *tx) expireMessage(e *relay.ExpireMessage) (none, error) {
+func (room *progress) expireMessage(t *tx, e *relay.ExpireMessage) (none, error) {
 	var m *relay.Message
 	p, ok := t.ids.MessagePosition(e.ID)
 	if ok {
 		var err error
-		if m, err = t.message(p); err != nil {
+		if m, err = messageAt(&t.rx, p); err != nil {
 			return none{}, err
 		}
 	}
@@ -67,12 +67,12 @@ func (t *tx) expireMessage(e *relay.ExpireMessage) (none, error) {
 	if err := t.c.Exec("UPDATE message SET expires_at = ? WHERE position = ?", relay.MilliOf(e.At), int64(p)); err != nil {
 		return none{}, err
 	}
-	return none{}, t.expire(m, e.At, expiredByOperator)
+	return none{}, room.expire(t, m, e.At, expiredByOperator)
 }
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and
 // the time when the next one is due. The query gives positions and times, in that order.
-func (t *tx) dueMessages(at time.Time, query string) (due []*relay.Message, next nextDue, err error) {
+func (room *progress) dueMessages(t *tx, at time.Time, query string) (due []*relay.Message, next nextDue, err error) {
 	r := t.c.Query(query, int64(dueAtOnce+1))
 	var positions []relay.Position
 	for r.Next() {
@@ -86,7 +86,7 @@ func (t *tx) dueMessages(at time.Time, query string) (due []*relay.Message, next
 		return nil, 0, err
 	}
 	for _, p := range positions {
-		m, err := t.message(p)
+		m, err := messageAt(&t.rx, p)
 		if err == nil && m == nil {
 			err = fmt.Errorf("%w: an index of times has position %d, but there is no such message", sqlite.ErrDamaged, p)
 		}

@@ -68,14 +68,14 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	for _, text := range []string{`{"n":1}`, `{"n":2}`} {
 		m := message(k, "c^d", text)
 		m.MaxPending = 3
-		then(d, m, func(_ relay.Sent, err error) { got <- err })
+		then(d.w, m, func(_ relay.Sent, err error) { got <- err })
 	}
 	alone := relay.Profile{AcceptFrom: relay.AcceptFrom{}}
-	then(d, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, func(_ none, err error) { got <- err })
-	then(d, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
-	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
-	then(d, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
-	d.submit(fails, 0, func(err error) { got <- err })
+	then(d.w, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, func(_ none, err error) { got <- err })
+	then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
+	then(d.w, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
+	then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
+	d.w.submit(fails, 0, func(err error) { got <- err })
 	close(b.release)
 	for i := range 7 {
 		if err := <-got; relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {

@@ -25,7 +25,7 @@ var inState = map[relay.StateFilter]string{
 
 // failedWords gives the numbers of the words of acknowledgement that say that the work was not done,
 // as a list in SQL. They are part of a query's text, since they hardly ever change.
-func (x *rx) failedWords() (string, error) {
+func failedWords(x *rx) (string, error) {
 	failed, err := x.words.find(x.c, "failed")
 	if err != nil {
 		return "", err
@@ -35,11 +35,11 @@ func (x *rx) failedWords() (string, error) {
 }
 
 // withFailed puts that list into the text of a query.
-func (x *rx) withFailed(text string) (string, error) {
+func withFailed(x *rx, text string) (string, error) {
 	if !strings.Contains(text, "failedWords") {
 		return text, nil
 	}
-	list, err := x.failedWords()
+	list, err := failedWords(x)
 	return strings.Replace(text, "failedWords", list, 1), err
 }
 
@@ -52,7 +52,7 @@ const (
 // conditions makes the part of a query of messages m that applies the filters of q. Values
 // are arguments, 0 for a filter that is not set. So there are few different texts, each of
 // which every connection keeps as a statement. possible is false if no message can match.
-func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
+func conditions(x *rx, q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
 	number := func(text string, find func(string) (int64, error)) (id int64) {
 		if text == "" || err != nil || !possible {
 			return 0
@@ -64,11 +64,11 @@ func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possibl
 	possible = true
 	word := func(text string) (int64, error) { return x.words.find(x.c, text) }
 	kind, priority := number(q.Type, word), number(q.Priority, word)
-	peer := number(string(q.Peer), x.anyMecha)
+	peer := number(string(q.Peer), func(a string) (int64, error) { return anyMecha(x, a) })
 	if err != nil || !possible {
 		return "", nil, false, err
 	}
-	state, err := x.withFailed(inState[q.State])
+	state, err := withFailed(x, inState[q.State])
 	if err != nil {
 		return "", nil, false, err
 	}
@@ -95,7 +95,7 @@ func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possibl
 
 // anyMecha gives the number of an address, even if its Mecha was removed; 0 if no Mecha has
 // had it.
-func (x *rx) anyMecha(a string) (id int64, err error) {
+func anyMecha(x *rx, a string) (id int64, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		if r.Text(1) == a {
 			id = r.Int(0)

@@ -45,17 +45,17 @@ func (f *foundSearches) get(id relay.SearchID) *found {
 // soughtBy gives the words of the search that a message names: none if the search is not the
 // sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
 // reading is none, too, because a message must not fail for it.
-func (d *DB) soughtBy(m *relay.SendMessage) []string {
-	if m.SearchID == "" || m.To.IsCrew() || d.opts.LearnHalfLife == 0 {
+func (l *learning) soughtBy(m *relay.SendMessage) []string {
+	if m.SearchID == "" || m.To.IsCrew() || l.w.opts.LearnHalfLife == 0 {
 		return nil
 	}
-	sender := d.keys.mechaOf(m.Key)
-	s := d.found.get(m.SearchID)
-	to, known := d.mechas.known(m.To)
+	sender := l.directory.keys.mechaOf(m.Key)
+	s := l.found.get(m.SearchID)
+	to, known := l.w.mechas.known(m.To)
 	if s == nil || !known || sender <= 0 {
-		err := d.as(sender).point(context.Background(), func(x *rx) (err error) {
+		err := l.w.as(sender).point(context.Background(), func(x *rx) (err error) {
 			if s == nil {
-				s, err = x.found(m.SearchID)
+				s, err = findSearch(x, m.SearchID)
 			}
 			if err == nil {
 				to, err = x.mechas.find(x.c, m.To)
@@ -68,7 +68,7 @@ func (d *DB) soughtBy(m *relay.SendMessage) []string {
 		if err != nil || s == nil {
 			return nil
 		}
-		d.found.put(m.SearchID, s)
+		l.found.put(m.SearchID, s)
 	}
 	if s.of != sender || !m.At.Before(s.until) || !slices.Contains(s.listed, relay.MechaNumber(to)) {
 		return nil
@@ -77,7 +77,7 @@ func (d *DB) soughtBy(m *relay.SendMessage) []string {
 }
 
 // found reads what is kept of a search; nil if there is no such search, or no longer.
-func (x *rx) found(id relay.SearchID) (s *found, err error) {
+func findSearch(x *rx, id relay.SearchID) (s *found, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		if r.Null(2) || r.Text(2) == "" {
 			return

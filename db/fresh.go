@@ -36,19 +36,21 @@ func (r *reach) look() (last relay.Position, moved <-chan struct{}) {
 	return r.last, r.moved
 }
 
-// MayBeStale tells whether Fresh may be false at some time: this is a node among several. Safe
+// MayBeStale reports whether Fresh may be false at some time: this is a node among several. Safe
 // for concurrent use.
-func (d *DB) MayBeStale() bool { return d.opts.Fresh != nil }
+func (d *DB) MayBeStale() bool { return d.w.opts.Fresh != nil }
 
-// Fresh tells whether reads are answered. It is false while this node of a log cannot tell
+// Fresh reports whether reads are answered. It is false while this node of a log cannot tell
 // what the others have written in the last two seconds: it might show what a revoked key may
 // no longer see. Without a log it is true. Safe for concurrent use.
-func (d *DB) Fresh() bool { return d.opts.Fresh == nil || d.opts.Fresh() }
+func (d *DB) Fresh() bool { return d.w.checkFresh() == nil }
 
-// CheckFresh gives the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
+// CheckFresh returns the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
 // use.
-func (d *DB) CheckFresh() error {
-	if d.Fresh() {
+func (d *DB) CheckFresh() error { return d.w.checkFresh() }
+
+func (w *writer) checkFresh() error {
+	if w.opts.Fresh == nil || w.opts.Fresh() {
 		return nil
 	}
 	return errNotCurrent("this node of the cluster does not hear most of the others, or is behind them; ask another one")
@@ -68,25 +70,25 @@ const longestLag = 2 * time.Second
 // functions of the position: a valid one that lies ahead proves that this node is behind. The
 // wait ends after longestLag. Without a log, and for any other id, it returns at once. Errors:
 // NotCurrent, and that of ctx.
-func (d *DB) awaitMessage(ctx context.Context, id relay.MessageID) error {
-	if d.w.log == nil || id == "" {
+func (w *writer) awaitMessage(ctx context.Context, id relay.MessageID) error {
+	if w.log == nil || id == "" {
 		return nil
 	}
-	if p, ok := d.ids.MessagePosition(id); ok {
-		return d.w.log.Await(ctx, p)
+	if p, ok := w.ids.MessagePosition(id); ok {
+		return w.log.Await(ctx, p)
 	}
 	return nil
 }
 
 // awaitQuery is awaitMessage for the ids in a query.
-func (d *DB) awaitQuery(ctx context.Context, q relay.HistoryQuery) error {
-	if d.w.log == nil {
+func (w *writer) awaitQuery(ctx context.Context, q relay.HistoryQuery) error {
+	if w.log == nil {
 		return nil
 	}
-	after, _ := d.ids.MessagePosition(q.After)
-	before, _ := d.ids.MessagePosition(q.Before)
-	first, _ := d.ids.ConversationPosition(q.Conversation)
-	return d.w.log.Await(ctx, max(after, before, first))
+	after, _ := w.ids.MessagePosition(q.After)
+	before, _ := w.ids.MessagePosition(q.Before)
+	first, _ := w.ids.ConversationPosition(q.Conversation)
+	return w.log.Await(ctx, max(after, before, first))
 }
 
 // UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
@@ -97,24 +99,24 @@ func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
 	if d.w.log == nil {
 		return nil
 	}
-	_, err := do[none](d, &relay.UseNonce{At: d.opts.Now(), Key: k.Number, Nonce: nonce})
+	_, err := do[none](d.w, &relay.UseNonce{At: d.w.opts.Now(), Key: k.Number, Nonce: nonce})
 	return err
 }
 
 // useNonce writes nothing itself: the entry keeps the nonce (replica.go).
 func (t *tx) useNonce(u *relay.UseNonce) (none, error) {
-	_, err := t.caller(u.Key)
+	_, err := t.w.directory.caller(t, u.Key)
 	return none{}, err
 }
 
 // awaitNodes waits, after a write that decides which keys work, until each node has applied
 // it or serves no reads. So a key that was revoked works nowhere once the command returns.
-func (d *DB) awaitNodes(ctx context.Context, write relay.Write) {
-	if d.opts.Seen == nil || !d.w.table.decidesKeys(write) {
+func (w *writer) awaitNodes(ctx context.Context, write relay.Write) {
+	if w.opts.Seen == nil || !w.table.decidesKeys(write) {
 		return
 	}
-	number := d.Place().Applied // the write was applied, so it is not later
-	if err := d.opts.Seen(ctx, number); err != nil && ctx.Err() == nil {
-		d.opts.Logger.Warn("it is not known whether all nodes have applied a change of keys", "entry", number, "error", err)
+	number := w.place().Applied // the write was applied, so it is not later
+	if err := w.opts.Seen(ctx, number); err != nil && ctx.Err() == nil {
+		w.opts.Logger.Warn("it is not known whether all nodes have applied a change of keys", "entry", number, "error", err)
 	}
 }

@@ -33,15 +33,15 @@ func filtered(q relay.HistoryQuery) bool {
 // the page has no message twice and leaves out none, since positions only grow. Errors:
 // CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent;
 // RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
-func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
-	t := d.readers.scan(q.Mecha)
+func (m *messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
+	t := m.w.readers.scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
-		t = d.readers.point(q.Mecha)
+		t = m.w.readers.point(q.Mecha)
 	}
-	if err := d.awaitQuery(ctx, q); err != nil {
+	if err := m.w.awaitQuery(ctx, q); err != nil {
 		return relay.Page{}, err
 	}
-	return readPage(ctx, d.in(t), q)
+	return readPage(ctx, m.w.in(t), q)
 }
 
 // readPage reads a page in pieces. in is a method of a viewer.
@@ -89,10 +89,10 @@ func (h *history) goOn(x *rx) (err error) {
 // begin finds the range of the page. If no message can be in it, the page is done.
 func (h *history) begin(x *rx) (err error) {
 	h.begun, h.page.Next = true, cursorOf(h.q)
-	if h.rest, err = x.positionRange(h.q); err != nil {
+	if h.rest, err = rangeOf(x, h.q); err != nil {
 		return err
 	}
-	h.rest.conversation, err = x.conversationFilter(h.q)
+	h.rest.conversation, err = conversationFilter(x, h.q)
 	h.done = h.rest.conversation == newLabel // a label that nobody used
 	return err
 }
@@ -107,8 +107,8 @@ func cursorOf(q relay.HistoryQuery) relay.MessageID {
 
 // conversationFilter gives the number of q.Conversation: 0 if it is not set, newLabel
 // if no message can be in it.
-func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
-	number, err := x.conversationNumber(q.Conversation)
+func conversationFilter(x *rx, q relay.HistoryQuery) (int64, error) {
+	number, err := conversationNumber(x, q.Conversation)
 	if relay.ErrorCode(err) == relay.ConversationNotFound && !q.MustTakePart {
 		return newLabel, nil
 	}
@@ -117,7 +117,7 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	}
 	in := false
 	if number != newLabel {
-		if in, err = x.participates(number, q.Mecha); err != nil {
+		if in, err = participates(x, number, q.Mecha); err != nil {
 			return 0, err
 		}
 	}
@@ -140,7 +140,7 @@ func (h *history) lookThrough(x *rx) (err error) {
 	rows := min(pieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
 	h.rest.limit = rows + 1 // one more tells whether there is more
 	text, args := h.rest.query(q)
-	found, more, err := x.readMessages(rows, text, args)
+	found, more, err := readMessages(x, rows, text, args)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (h *history) lookThrough(x *rx) (err error) {
 // counts them in the index.
 func (h *history) search(x *rx) error {
 	q, p := h.q, &h.page
-	where, args, possible, err := x.conditions(q)
+	where, args, possible, err := conditions(x, q)
 	if err != nil || !possible {
 		h.found = true
 		return err
@@ -167,7 +167,7 @@ func (h *history) search(x *rx) error {
 	looked := h.rest
 	looked.limit = min(pieceRows, pageScan-p.Looked)
 	text, of := looked.query(q)
-	found, _, err := x.readMessages(q.Limit-len(p.Messages), text+where, append(of, args...))
+	found, _, err := readMessages(x, q.Limit-len(p.Messages), text+where, append(of, args...))
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (h *history) search(x *rx) error {
 			return err
 		}
 	}
-	n, last, err := x.countRange(q, looked)
+	n, last, err := countRange(x, q, looked)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (h *history) search(x *rx) error {
 		if err := h.findUnindexed(x, &h.rest); err != nil {
 			return err
 		}
-		n, _, err := x.countRange(q, h.rest)
+		n, _, err := countRange(x, q, h.rest)
 		p.More = n > 0
 		h.setNext(x)
 		return err
@@ -206,10 +206,10 @@ func (h *history) search(x *rx) error {
 // findUnindexed finds out how to read the messages of the range that the index may lack.
 func (h *history) findUnindexed(x *rx, pr *positionRange) (err error) {
 	if pr.conversation != 0 {
-		pr.unindexed, err = x.findJoined(pr.conversation, pr.from, pr.to)
+		pr.unindexed, err = findJoined(x, pr.conversation, pr.from, pr.to)
 		return err
 	}
-	pr.unindexed, err = x.findUnindexed(h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
+	pr.unindexed, err = findUnindexed(x, h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
 	return err
 }
 
@@ -236,13 +236,13 @@ func (h *history) setNext(x *rx) {
 }
 
 // readMessages reads up to limit messages of a query. more tells that it has another.
-func (x *rx) readMessages(limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
+func readMessages(x *rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
 	r := x.c.Query(text, args...)
 	for r.Next() {
 		if more = len(all) == limit; more {
 			break
 		}
-		m, err := x.readMessage(r)
+		m, err := readMessage(x, r)
 		if err != nil {
 			r.Close()
 			return nil, false, err
@@ -253,7 +253,7 @@ func (x *rx) readMessages(limit int, text string, args []any) (all []*relay.Mess
 }
 
 // countRange counts the rows of a range up to its limit, and gives the last one.
-func (x *rx) countRange(q relay.HistoryQuery, pr positionRange) (n int, last relay.Position, err error) {
+func countRange(x *rx, q relay.HistoryQuery, pr positionRange) (n int, last relay.Position, err error) {
 	positions, args := pr.positions(q)
 	end := "max"
 	if q.Descending {
@@ -280,7 +280,7 @@ func (h *history) addPayloads(x *rx) error {
 			p.Messages, p.More, p.Next = p.Messages[:i], true, p.Messages[i-1].ID
 			break
 		}
-		body, kept, err := x.keptPayload(m.Position)
+		body, kept, err := keptPayload(x, m.Position)
 		if err != nil {
 			return err
 		}
@@ -304,13 +304,13 @@ type positionRange struct {
 }
 
 // positionRange gives the range that the times and cursors of a query select.
-func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
+func rangeOf(x *rx, q relay.HistoryQuery) (positionRange, error) {
 	pr := positionRange{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
 		pr.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		to, err := x.untilPosition(q.Until)
+		to, err := untilPosition(x, q.Until)
 		if err != nil {
 			return pr, err
 		}
@@ -339,11 +339,11 @@ func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 // Cursor gives the position of a message id: CursorNotFound if the relay never issued
 // the id; NotCurrent, if this node is behind it for longer than a moment. The message need not
 // exist any more.
-func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) {
-	if err := d.awaitMessage(context.Background(), id); err != nil {
+func (m *messages) Cursor(id relay.MessageID) (relay.Position, error) {
+	if err := m.w.awaitMessage(context.Background(), id); err != nil {
 		return 0, err
 	}
-	return d.ids.Cursor(id)
+	return m.w.ids.Cursor(id)
 }
 
 // A page is made of ranges of indexes, each in commit order. UNION merges them and drops

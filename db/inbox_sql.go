@@ -14,10 +14,10 @@ var inboxRows = 2000
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It looks at them
 // all, in pieces, and each piece sees the file as it is in its turn. Errors: RateLimited,
 // if too many reads of the Mecha wait. Safe for concurrent use.
-func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
+func (m *mailbox) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
 	i := newInbox(id)
 	for !i.done {
-		if err := d.as(id).scan(ctx, i.goOn); err != nil {
+		if err := m.w.as(id).scan(ctx, i.goOn); err != nil {
 			return relay.Inbox{Looked: i.Looked}, err
 		}
 	}
@@ -40,7 +40,7 @@ func newInbox(of relay.MechaNumber) *inbox {
 // goOn counts the next piece. It finds the names of the priorities at once, because the
 // words may be removed, with their messages, before the next piece.
 func (i *inbox) goOn(x *rx) error {
-	pending, args, err := x.pending(i.of, i.from, inboxRows)
+	pending, args, err := pending(x, i.of, i.from, inboxRows)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (i *inbox) goOn(x *rx) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	for word, n := range counts {
-		text, err := x.word(word)
+	for id, n := range counts {
+		text, err := word(x, id)
 		if err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func (i *inbox) goOn(x *rx) error {
 }
 
 // countOpen counts the pending messages of a Mecha, with those that are due to expire.
-func (x *rx) countOpen(id relay.MechaNumber) (int, error) {
-	pending, args, err := x.pending(id, 0, -1)
+func countOpen(x *rx, id relay.MechaNumber) (int, error) {
+	pending, args, err := pending(x, id, 0, -1)
 	if err != nil {
 		return 0, err
 	}
@@ -91,8 +91,8 @@ func (x *rx) countOpen(id relay.MechaNumber) (int, error) {
 const mostAhead = 1000
 
 // countAhead counts the pending messages of a Mecha before a position, up to mostAhead.
-func (x *rx) countAhead(id relay.MechaNumber, before relay.Position) (int, error) {
-	pending, args, err := x.pending(id, 0, mostAhead)
+func countAhead(x *rx, id relay.MechaNumber, before relay.Position) (int, error) {
+	pending, args, err := pending(x, id, 0, mostAhead)
 	if err != nil {
 		return 0, err
 	}
@@ -103,8 +103,8 @@ func (x *rx) countAhead(id relay.MechaNumber, before relay.Position) (int, error
 // pending gives a query for the positions of a Mecha's pending messages from a position
 // on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
 // SQLite merges the parts without a sort.
-func (x *rx) pending(id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
-	u, err := x.findUnindexed(id, from, math.MaxInt64, true)
+func pending(x *rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
+	u, err := findUnindexed(x, id, from, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
 	}
@@ -118,21 +118,21 @@ func (x *rx) pending(id relay.MechaNumber, from relay.Position, limit int) (text
 
 // countPending gives how many messages are pending for a Mecha, with the changes of
 // this transaction.
-func (t *tx) countPending(id relay.MechaNumber) (int, error) {
-	if n, ok := t.w.mailbox.known(id); ok {
+func (m *mailbox) countPending(t *tx, id relay.MechaNumber) (int, error) {
+	if n, ok := m.known(id); ok {
 		return n, nil
 	}
-	n, err := t.countOpen(id)
+	n, err := countOpen(&t.rx, id)
 	if err == nil {
-		t.w.mailbox.counted[id] = n
+		m.counted[id] = n
 	}
 	return n, err
 }
 
 // addPending changes the count of a Mecha's pending messages. It does nothing before
 // countPending has counted them.
-func (t *tx) addPending(id relay.MechaNumber, delta int) {
-	if n, ok := t.w.mailbox.known(id); ok {
-		t.w.mailbox.counted[id] = n + delta
+func (m *mailbox) addPending(t *tx, id relay.MechaNumber, delta int) {
+	if n, ok := m.known(id); ok {
+		m.counted[id] = n + delta
 	}
 }

@@ -143,12 +143,12 @@ func (i *Inspector) Changed() (changed bool, err error) {
 
 // Message reads the record of any message, without its payload. Error: MessageNotFound.
 func (i *Inspector) Message(id relay.MessageID) (*relay.Message, error) {
-	return see(i, func(x *rx) (*relay.Message, error) { return x.messageByID(id) })
+	return see(i, func(x *rx) (*relay.Message, error) { return messageByID(x, id) })
 }
 
 // Payload reads the exact bytes of any message. Error: MessageNotFound.
 func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
-	return see(i, func(x *rx) ([]byte, error) { return x.payloadFor(id, nil) })
+	return see(i, func(x *rx) ([]byte, error) { return payloadFor(x, id, nil) })
 }
 
 // Messages lists up to q.Limit messages. more tells that further ones match. It reads
@@ -231,7 +231,7 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 		}
 		err := i.scan(ctx, func(x *rx) error {
 			for _, m := range list[:n] {
-				body, kept, err := x.keptPayload(m.Position)
+				body, kept, err := keptPayload(x, m.Position)
 				if err != nil {
 					return err
 				}

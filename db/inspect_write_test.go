@@ -29,7 +29,7 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		in, err := Inspect(d.path)
+		in, err := Inspect(d.w.path)
 		if err != nil {
 			t.Fatal(err)
 		}

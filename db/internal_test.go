@@ -75,7 +75,7 @@ func fileSize(path string) int64 {
 func TestAFreshFile(t *testing.T) {
 	d := openHere(t)
 	for pragma, want := range map[string]string{"page_size": "4096", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
-		c, err := sqlite.Open(d.path, sqlite.Writing)
+		c, err := sqlite.Open(d.w.path, sqlite.Writing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 		send("a^x", segmentLength)
 		send("b^x", 1) // b^x gets no later message
 		send("a^x", 2)
-		err := d.as(0).point(t.Context(), func(x *rx) error {
+		err := d.w.as(0).point(t.Context(), func(x *rx) error {
 			x.c.Until = time.Time{} // a busy machine may take long
 			all, err := x.c.Row(nil, "SELECT 1 FROM message")
 			if !all || err != nil {
@@ -174,7 +174,7 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 	for _, meanwhile := range []int{0, 1, wordSegment, 2 * wordSegment, 10 * wordSegment} {
 		send(wordSegment + 2)
 		had := words
-		err := d.as(0).point(t.Context(), func(x *rx) error {
+		err := d.w.as(0).point(t.Context(), func(x *rx) error {
 			x.c.Until = time.Time{}                                                                                         // a busy machine may take long
 			if n, err := x.c.Number("SELECT count(*) FROM word WHERE text LIKE 'label-%'"); n != int64(had) || err != nil { // the state is that of the first query
 				t.Errorf("%d words, want %d; %v", n, had, err)
@@ -198,7 +198,7 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 func TestAReadHasABound(t *testing.T) {
 	d := openHere(t)
 	for name, left := range map[string]time.Duration{"over before it begins": -time.Second, "over in the middle": 10 * time.Millisecond} {
-		err := d.as(0).point(t.Context(), func(x *rx) error {
+		err := d.w.as(0).point(t.Context(), func(x *rx) error {
 			x.c.Until = time.Now().Add(left)
 			r := x.c.Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
 			for r.Next() {
@@ -208,7 +208,7 @@ func TestAReadHasABound(t *testing.T) {
 		if relay.ErrorCode(err) != relay.Overloaded {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.as(0).point(t.Context(), func(x *rx) error { _, err := x.latest(); return err }); err != nil {
+		if err := d.w.as(0).point(t.Context(), func(x *rx) error { _, err := latest(x); return err }); err != nil {
 			t.Errorf("the next read: %v", err)
 		}
 	}

@@ -57,10 +57,10 @@ func (j *task[W, O]) become(w relay.Write) { j.write = w.(W) }
 
 // do queues a write and waits for its commit. It takes no context, because a queued
 // write is applied even if its caller stops waiting. O is the outcome of its kind.
-func do[O any, W relay.Write](d *DB, write W) (O, error) {
-	j := taskOf[O](d.w.table, write, nil)
+func do[O any, W relay.Write](w *writer, write W) (O, error) {
+	j := taskOf[O](w.table, write, nil)
 	j.ended = make(chan struct{})
-	d.enqueue(j)
+	w.queueFor(j)
 	<-j.ended
 	return j.outcome, j.err
 }
@@ -68,17 +68,17 @@ func do[O any, W relay.Write](d *DB, write W) (O, error) {
 // then is do without waiting. done is called from the writer's goroutine, for the writes
 // of one key in the order of the calls, and must not block. If the queue takes no more,
 // then calls done itself.
-func then[O any, W relay.Write](d *DB, write W, done func(O, error)) {
-	d.enqueue(taskOf(d.w.table, write, done))
+func then[O any, W relay.Write](w *writer, write W, done func(O, error)) {
+	w.queueFor(taskOf(w.table, write, done))
 }
 
-// enqueue queues the job of a write, in the turn of the Mecha whose key made it.
-func (d *DB) enqueue(j job) {
+// queueFor queues the job of a write, in the turn of the Mecha whose key made it.
+func (w *writer) queueFor(j job) {
 	of := relay.MechaNumber(0)
-	if key, _ := d.w.table.caller(j.shared()); key != 0 {
-		of = d.keys.mechaOf(key)
+	if key, _ := w.table.caller(j.shared()); key != 0 {
+		of = w.mechaOf(key)
 	}
-	d.w.enqueue(j, of)
+	w.enqueue(j, of)
 }
 
 // none is the outcome of writes that have no answer.
@@ -100,7 +100,7 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.enqueue(j)
+	d.w.queueFor(j)
 	<-ended
 	return outcome, err
 }
@@ -122,6 +122,6 @@ func (j *choreJob) finish(err error)    { j.done(err) }
 func (j *choreJob) shared() relay.Write { return nil }
 
 // submit queues a chore for a Mecha; 0 is the relay itself. done is called as then calls it.
-func (d *DB) submit(c chore, of relay.MechaNumber, done func(error)) {
-	d.w.enqueue(&choreJob{c, done}, of)
+func (w *writer) submit(c chore, of relay.MechaNumber, done func(error)) {
+	w.enqueue(&choreJob{c, done}, of)
 }

@@ -24,10 +24,10 @@ func wantFound(t *testing.T, x *rx) {
 	}
 	for _, column := range []string{"conversation", "in_reply_to"} {
 		for _, of := range positions("SELECT DISTINCT " + column + " FROM message WHERE " + column + " IS NOT NULL") {
-			u, err := x.findJoined(int64(of), 0, relay.MaxPosition)
+			u, err := findJoined(x, int64(of), 0, relay.MaxPosition)
 			text, args := u.joinedInOrder(0, relay.MaxPosition, 1000)
 			if column == "in_reply_to" {
-				u, err = x.findReplies(of, of)
+				u, err = findReplies(x, of, of)
 				text, args = u.repliesInOrder(of, 1000)
 			}
 			if err != nil {
@@ -58,7 +58,7 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	if err := d.wait(chored(func(t2 *tx) error {
 		t2.w.rooms = append([]room{arrival{look: func() {
 			looked++
-			if err := d.as(0).point(t.Context(), func(x *rx) error { wantFound(t, x); return nil }); err != nil {
+			if err := d.w.as(0).point(t.Context(), func(x *rx) error { wantFound(t, x); return nil }); err != nil {
 				t.Error(err)
 			}
 		}}}, t2.w.rooms...)
@@ -116,13 +116,13 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			}
 			b := block{make(chan struct{}), make(chan struct{})}
 			ended := make(chan error, 3)
-			d.submit(b, 0, func(err error) { ended <- err })
+			d.w.submit(b, 0, func(err error) { ended <- err })
 			<-b.entered
 			next := message(k, "a^b", `{}`)
 			next.Conversation = first.Conversation
 			d.SendThen(next, func(_ relay.Sent, err error) { ended <- err })
 			prune := &relay.PruneMessages{At: time.Now().Add(time.Hour), After: p - 1, Before: p + 1, Most: 1}
-			then(d, prune, func(out relay.Pruned, err error) {
+			then(d.w, prune, func(out relay.Pruned, err error) {
 				if out.Messages != 1 {
 					t.Errorf("%d messages were removed", out.Messages)
 				}
@@ -137,7 +137,7 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			if _, said, r := checked(t, d.Path()); r.Faults > 0 {
 				t.Errorf("%s after %d messages:\n%s", first.Conversation, between, said)
 			}
-			err = d.as(0).point(t.Context(), func(x *rx) error {
+			err = d.w.as(0).point(t.Context(), func(x *rx) error {
 				wantFound(t, x)
 				dormant, err := x.c.Row(nil, "SELECT 1 FROM dormant")
 				if dormant {

@@ -17,24 +17,24 @@ const (
 
 // findJoined looks for the messages in [from, to) that have joined a conversation, and that
 // the index may lack.
-func (x *rx) findJoined(conversation int64, from, to relay.Position) (unindexed, error) {
-	return x.findLate(wanted{conversation: conversation}, from, to, nil)
+func findJoined(x *rx, conversation int64, from, to relay.Position) (unindexed, error) {
+	return findLate(x, wanted{conversation: conversation}, from, to, nil)
 }
 
 // findReplies looks for the messages after a position that answer a question, and that the
 // index may lack.
-func (x *rx) findReplies(question, after relay.Position) (unindexed, error) {
-	return x.findLate(wanted{question: question}, after+1, math.MaxInt64, nil)
+func findReplies(x *rx, question, after relay.Position) (unindexed, error) {
+	return findLate(x, wanted{question: question}, after+1, math.MaxInt64, nil)
 }
 
 // findJoined looks for all messages that have joined a conversation, and that the index may
 // lack, also those of this transaction.
-func (t *tx) findJoined(conversation int64) (unindexed, error) {
-	return t.findLate(wanted{conversation: conversation}, 0, math.MaxInt64, t.w.mailbox.inserted)
+func (m *mailbox) findJoined(t *tx, conversation int64) (unindexed, error) {
+	return findLate(&t.rx, wanted{conversation: conversation}, 0, math.MaxInt64, m.inserted)
 }
 
-func (x *rx) findLate(w wanted, from, to relay.Position, own []indexedMessage) (unindexed, error) {
-	after, err := x.indexedUpto()
+func findLate(x *rx, w wanted, from, to relay.Position, own []indexedMessage) (unindexed, error) {
+	after, err := indexedUpto(x)
 	u := unindexed{wanted: w, after: after}
 	if err == nil {
 		u.find(x.late, from, to, own)

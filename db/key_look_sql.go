@@ -39,14 +39,14 @@ func (i *Inspector) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 		if err := r.Close(); err != nil {
 			return err
 		}
-		p.List, p.More, err = x.keyPage(q, hasKeyText, text, text)
+		p.List, p.More, err = keyPage(x, q, hasKeyText, text, text)
 		return err
 	})
 	return p, err
 }
 
 // keyPage reads a page of the keys k of the Mechas m for which a condition holds.
-func (x *rx) keyPage(q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
+func keyPage(x *rx, q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
 	state := int64(-1)
 	if q.State != nil {
 		state = int64(*q.State)

@@ -88,14 +88,14 @@ func (c *keyCache) forget() {
 // use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no
 // such key, and lags behind its log. A new key works as
 // soon as the command that made it has returned, also if another process made it.
-func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
+func (d *directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
 	u, epoch := d.keys.find(hash)
 	if u == nil {
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
-		behind := d.CheckFresh() // before it reads, for it may catch up meanwhile
+		behind := d.w.checkFresh() // before it reads, for it may catch up meanwhile
 		found, err := d.findKeys(ctx, "k.hash = ?", hash[:])
 		if err != nil {
 			return nil, err
@@ -109,7 +109,7 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		found[0].Text = relay.Secret(text)
 		u = d.keys.add(found[0], hash, epoch)
 	}
-	now := d.opts.Now()
+	now := d.w.opts.Now()
 	if err := u.Check(now); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 
 // KeysByID reads keys from the file, not from the cache, and leaves out unknown ones. It
 // waits for no other kind of read. Safe for concurrent use.
-func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
+func (d *directory) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
 	for some := range slices.Chunk(ids, keysAtOnce) {
 		list, err := json.Marshal(some)
 		if err != nil {
@@ -142,11 +142,11 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 	m.address, m.created_at, k.ended, k.broadcast FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
 // findKeys reads keys from the file, in the lane of the keys.
-func (d *DB) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
-	return get(ctx, d.in(d.readers.key()), func(x *rx) ([]*relay.Key, error) { return x.keys(where, arg) })
+func (d *directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
+	return get(ctx, d.w.in(d.w.readers.key()), func(x *rx) ([]*relay.Key, error) { return keys(x, where, arg) })
 }
 
-func (x *rx) keys(where string, arg any) (all []*relay.Key, err error) {
+func keys(x *rx, where string, arg any) (all []*relay.Key, err error) {
 	r := x.c.Query(keyColumns+" WHERE "+where, arg)
 	for r.Next() {
 		all = append(all, readKey(r))
@@ -164,23 +164,23 @@ func readKey(r *sqlite.Rows) *relay.Key {
 }
 
 // Keys lists the keys of one address, or all if it is "", the oldest first.
-func (d *DB) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, error) {
-	return get(ctx, d.as(0).scan, func(x *rx) ([]*relay.Key, error) { return x.keysOf(of) })
+func (d *directory) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, error) {
+	return get(ctx, d.w.as(0).scan, func(x *rx) ([]*relay.Key, error) { return keysOf(x, of) })
 }
 
 // KeysOf lists the keys of one address, or all if it is "", the oldest first.
 func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
-	return see(i, func(x *rx) ([]*relay.Key, error) { return x.keysOf(a) })
+	return see(i, func(x *rx) ([]*relay.Key, error) { return keysOf(x, a) })
 }
 
-func (x *rx) keysOf(a relay.Address) ([]*relay.Key, error) {
-	return x.keys("? IN ('', m.address) ORDER BY k.id", string(a))
+func keysOf(x *rx, a relay.Address) ([]*relay.Key, error) {
+	return keys(x, "? IN ('', m.address) ORDER BY k.id", string(a))
 }
 
 // caller reads the key of a write, as it is now, and checks it at the write's time.
 // Errors: UnknownKey, KeyRevoked, KeyExpired.
-func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
-	callers := t.w.directory.callers
+func (d *directory) caller(t *tx, number relay.KeyNumber) (*relay.Key, error) {
+	callers := d.callers
 	k := callers[number]
 	if k == nil {
 		if _, err := t.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
@@ -203,12 +203,12 @@ const maxCallers = 1 << 17 // keys; then the writer's cache is emptied
 // Errors: InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that
 // it replaces UnknownKey, KeyRevoked, KeyExpired; and those of every write. Safe for
 // concurrent use.
-func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
+func (d *directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	keyText, err := i.Complete()
 	if err != nil {
 		return relay.IssuedKey{}, err
 	}
-	k, err := administer[*relay.Key](d, i)
+	k, err := administer[*relay.Key](d.w, i)
 	if err == nil && k == nil { // a server has made it (admin.go)
 		k, err = d.issued(i.ID)
 	}
@@ -219,7 +219,7 @@ func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 }
 
 // issued reads a key that was issued just now.
-func (d *DB) issued(id relay.KeyID) (*relay.Key, error) {
+func (d *directory) issued(id relay.KeyID) (*relay.Key, error) {
 	all, err := d.KeysByID(context.Background(), []relay.KeyID{id})
 	if err == nil && len(all) == 0 {
 		err = relay.Errorf(relay.UnknownKey, "the key %s was issued, and has been removed meanwhile", relay.Quote(string(id)))
@@ -230,10 +230,10 @@ func (d *DB) issued(id relay.KeyID) (*relay.Key, error) {
 	return all[0], nil
 }
 
-func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
+func (d *directory) issueKey(t *tx, i *relay.IssueKey) (*relay.Key, error) {
 	address, label, expires, withSecret, broadcast := i.Address, i.Label, i.ExpiresAt, i.WithSecret, i.Broadcast
 	if i.Replaces != "" {
-		old, err := t.endReplaced(i)
+		old, err := d.endReplaced(t, i)
 		if err != nil {
 			return nil, err
 		}
@@ -245,7 +245,7 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 			expires = i.At.Add(old.ExpiresAt.Sub(old.CreatedAt))
 		}
 	}
-	mecha, err := t.register(address, i.At)
+	mecha, err := d.register(t, address, i.At)
 	if err != nil {
 		return nil, err
 	}
@@ -258,21 +258,21 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := t.keyByID(i.ID)
+	k, err := keyByID(&t.rx, i.ID)
 	if err != nil {
 		return nil, err
 	}
-	return k, t.raiseKeysVersion()
+	return k, d.raiseKeysVersion(t)
 }
 
-func (x *rx) keyByID(id relay.KeyID) (k *relay.Key, err error) {
+func keyByID(x *rx, id relay.KeyID) (k *relay.Key, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.public_id = ?", string(id))
 	return k, err
 }
 
 // endReplaced reads the key that is replaced and sets its end, unless it ends sooner.
-func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
-	old, err := t.keyByID(i.Replaces)
+func (d *directory) endReplaced(t *tx, i *relay.IssueKey) (*relay.Key, error) {
+	old, err := keyByID(&t.rx, i.Replaces)
 	if err != nil {
 		return nil, err
 	}
@@ -290,30 +290,30 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 }
 
 // raiseKeysVersion lets this process and others notice that keys changed.
-func (t *tx) raiseKeysVersion() error {
+func (d *directory) raiseKeysVersion(t *tx) error {
 	t.changed |= keysChanged
-	clear(t.w.directory.callers)
+	clear(d.callers)
 	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
 }
 
 // Revoke ends a key, and returns once that is durable and the key no longer works here.
 // Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
 // Safe for concurrent use.
-func (d *DB) Revoke(r *relay.RevokeKey) error {
-	_, err := administer[*relay.Key](d, r)
+func (d *directory) Revoke(r *relay.RevokeKey) error {
+	_, err := administer[*relay.Key](d.w, r)
 	return err
 }
 
 // revokeKey revokes a key. Its outcome is the key as it was before.
-func (t *tx) revokeKey(r *relay.RevokeKey) (*relay.Key, error) {
-	k, err := t.keyByID(r.ID)
+func (d *directory) revokeKey(t *tx, r *relay.RevokeKey) (*relay.Key, error) {
+	k, err := keyByID(&t.rx, r.ID)
 	if err != nil {
 		return nil, err
 	}
 	if k == nil {
 		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
-	newest, err := t.newest()
+	newest, err := newest(&t.rx)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func (t *tx) revokeKey(r *relay.RevokeKey) (*relay.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, t.raiseKeysVersion()
+	return k, d.raiseKeysVersion(t)
 }
 
 // keyUse stores, about once a minute, when keys were last used.

@@ -34,12 +34,12 @@ func (l *lookups) findWord(c *sqlite.Conn, text string) (id int64, err error) {
 
 // addWord adds a word that is new. A server indexes it late, another process at once, because
 // the server's memory would not have it.
-func (t *tx) addWord(text string) (id int64, err error) {
+func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
 	p := t.next(t.now)
 	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
 		return 0, err
 	}
-	t.w.dict.words[text], t.w.dict.used[id] = id, p
+	d.words[text], d.used[id] = id, p
 	hash := t.ids.WordHash(text)
 	if t.w.opts.Serve {
 		t.lateWords.expect(hashedWord{hash, id})
@@ -50,11 +50,11 @@ func (t *tx) addWord(text string) (id int64, err error) {
 
 // removeWord removes a word. The server's memory of words may keep its number for a while. That
 // does no harm, because findWord looks at the row of each number that it finds there.
-func (t *tx) removeWord(id int64, text string) error {
+func (room *dictionary) removeWord(t *tx, id int64, text string) error {
 	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err
 	}
-	d := t.w.dict
+	d := room
 	delete(d.used, id)
 	d.words[text] = 0
 	d.forgotten = append(d.forgotten, text)

@@ -21,18 +21,18 @@ func soughtWords(words []string) string { return strings.Join(words, "\n") }
 // ended notes a final acknowledgement of a message. p is the position of its receipt, sought
 // the words of the search that had found the recipient, if there was one. No Mecha counts for
 // itself.
-func (t *tx) ended(a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
+func (room *learning) ended(t *tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
 	if sought == "" || !a.Learns || m.Sender == m.Recipient {
 		return
 	}
-	l := t.w.learning
+	l := room
 	l.counts.expect(a.At)
-	l.ended = append(l.ended, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
+	l.brought = append(l.brought, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
 }
 
 // putLearner writes the row of a Mecha. Its position is p, unless another process has given
 // out later ones: the search index must not miss this change.
-func (t *tx) putLearner(id relay.MechaNumber, l learner, p relay.Position) error {
+func (room *learning) putLearner(t *tx, id relay.MechaNumber, l learner, p relay.Position) error {
 	t.changed |= learnedChanged
 	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
 		`INSERT OR REPLACE INTO learner (mecha, position, exchanges, hour, words, off)
@@ -43,8 +43,8 @@ func (t *tx) putLearner(id relay.MechaNumber, l learner, p relay.Position) error
 
 // forgetLearned removes what was learned about a Mecha, if there is anything, and what would
 // be. off is what its profile says from now on.
-func (t *tx) forgetLearned(id relay.MechaNumber, off bool, at time.Time) error {
-	if err := t.dropExchanges(id, false); err != nil {
+func (l *learning) forgetLearned(t *tx, id relay.MechaNumber, off bool, at time.Time) error {
+	if err := l.dropExchanges(t, id, false); err != nil {
 		return err
 	}
 	known, err := t.c.Row(nil, "SELECT 1 FROM learner WHERE mecha = ?", int64(id))
@@ -55,13 +55,13 @@ func (t *tx) forgetLearned(id relay.MechaNumber, off bool, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return t.putLearner(id, learner{off: off}, t.position(at))
+	return l.putLearner(t, id, learner{off: off}, t.position(at))
 }
 
 // setLearning notes what a new profile says about learning.
-func (t *tx) setLearning(id relay.MechaNumber, off bool, at time.Time) error {
+func (l *learning) setLearning(t *tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if off {
-		return t.forgetLearned(id, true, at)
+		return l.forgetLearned(t, id, true, at)
 	}
 	return t.c.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
 }
@@ -82,24 +82,24 @@ func (t *tx) erasing(f func() error) error {
 // ForgetLearned removes what completed exchanges have taught about a Mecha, and returns once
 // that is durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write.
 // Safe for concurrent use.
-func (d *DB) ForgetLearned(f *relay.ForgetLearned) error {
-	_, err := administer[none](d, f)
+func (l *learning) ForgetLearned(f *relay.ForgetLearned) error {
+	_, err := administer[none](l.w, f)
 	return err
 }
 
-func (t *tx) forget(f *relay.ForgetLearned) (none, error) {
-	id, err := t.mecha(f.Address)
+func (room *learning) forget(t *tx, f *relay.ForgetLearned) (none, error) {
+	id, err := room.dictionary.mecha(t, f.Address)
 	if err == nil && id == 0 {
 		err = errMechaNotFound(f.Address)
 	}
 	if err != nil {
 		return none{}, err
 	}
-	l, err := t.learner(id)
+	l, err := room.learner(t, id)
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, t.forgetLearned(id, l.off, f.At)
+	return none{}, room.forgetLearned(t, id, l.off, f.At)
 }
 
 // learnedAtOnce is about how many words one read of Learned gives.
@@ -109,14 +109,14 @@ const learnedAtOnce = 20_000
 // its words, in the order of the positions. It may give fewer, but gives none only if there
 // are no more. Without Options.LearnHalfLife there are none. The search index follows by it,
 // woken by OnEntries. Safe for concurrent use.
-func (d *DB) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
-	if d.opts.LearnHalfLife == 0 {
+func (l *learning) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
+	if l.w.opts.LearnHalfLife == 0 {
 		return nil, nil
 	}
-	return get(ctx, d.as(0).scan, func(x *rx) ([]relay.Learned, error) { return x.learned(after, limit, d.opts.LearnHalfLife) })
+	return get(ctx, l.w.as(0).scan, func(x *rx) ([]relay.Learned, error) { return learned(x, after, limit, l.w.opts.LearnHalfLife) })
 }
 
-func (x *rx) learned(after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {
+func learned(x *rx, after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {
 	words := int64(0)
 	r := x.c.Query("SELECT mecha, position, exchanges, hour, words FROM learner WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
 	for words < learnedAtOnce && r.Next() {
@@ -128,7 +128,7 @@ func (x *rx) learned(after relay.Position, limit int, halfLife time.Duration) (a
 		return nil, err
 	}
 	for i := range all {
-		words, err := x.wordsOf(all[i].Mecha)
+		words, err := wordsOf(x, all[i].Mecha)
 		if err != nil {
 			return nil, err
 		}

@@ -25,19 +25,19 @@ type conversationLimit struct {
 // conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
 // and refuses the message if the conversation has no room for n. Errors: ConversationFull;
 // InvalidRequest, if the message asks for a limit and does not found the conversation.
-func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
+func (s *sending) conversationLimit(t *tx, m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
-	if m.MaxMessages == 0 && server == 0 && !t.w.sends.limited {
+	if m.MaxMessages == 0 && server == 0 && !s.limited {
 		return l, nil
 	}
-	begun, err := t.hasBegun(conversation)
+	begun, err := s.hasBegun(t, conversation)
 	if err != nil {
 		return l, err
 	}
 	if begun {
-		l, err = t.readLimit(conversation)
+		l, err = s.readLimit(t, conversation)
 		if err == nil && !l.counts && server != 0 {
-			l, err = t.countConversation(conversation, server)
+			l, err = s.countConversation(t, conversation, server)
 		}
 	} else {
 		l = conversationLimit{conversation: conversation, most: int64(m.MaxMessages), counts: m.MaxMessages != 0 || server != 0}
@@ -71,7 +71,7 @@ func (l conversationLimit) isFull(m *relay.SendMessage) bool {
 }
 
 // hasBegun tells whether a conversation has or had a message.
-func (t *tx) hasBegun(conversation int64) (bool, error) {
+func (s *sending) hasBegun(t *tx, conversation int64) (bool, error) {
 	if conversation == 0 || conversation == newLabel {
 		return false, nil
 	}
@@ -85,7 +85,7 @@ func (t *tx) hasBegun(conversation int64) (bool, error) {
 	return begun, err
 }
 
-func (t *tx) readLimit(conversation int64) (l conversationLimit, err error) {
+func (s *sending) readLimit(t *tx, conversation int64) (l conversationLimit, err error) {
 	l.counts, err = t.c.Row(func(r *sqlite.Rows) {
 		l = conversationLimit{conversation: conversation, founder: r.Int(0), most: r.Int(1), held: r.Int(2), told: r.Int(3)}
 	}, "SELECT founder, most, held, told FROM conversation_limit WHERE conversation = ?", conversation)
@@ -94,9 +94,9 @@ func (t *tx) readLimit(conversation int64) (l conversationLimit, err error) {
 
 // countConversation makes the row of a conversation that began when nothing limited it. It
 // counts no further than most.
-func (t *tx) countConversation(conversation, most int64) (conversationLimit, error) {
+func (s *sending) countConversation(t *tx, conversation, most int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
-	u, err := t.findJoined(conversation)
+	u, err := s.mailbox.findJoined(t, conversation)
 	if err != nil {
 		return l, err
 	}
@@ -113,39 +113,39 @@ func (t *tx) countConversation(conversation, most int64) (conversationLimit, err
 
 // count counts n messages, of which p is the first, in the row of their conversation. The
 // conversation has a number now.
-func (t *tx) count(l conversationLimit, conversation int64, p relay.Position, n int) error {
+func (s *sending) count(t *tx, l conversationLimit, conversation int64, p relay.Position, n int) error {
 	if !l.counts {
 		return nil
 	}
 	if l.founder == 0 {
 		l.founder = int64(p)
 	}
-	t.w.sends.limited = true
+	s.limited = true
 	return t.c.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
 		conversation, l.founder, sqlite.OrNull(l.most), l.held+int64(n), l.told)
 }
 
 // tellFounder has the founder of a conversation told that it is full, if that is still to
 // be done. The message that was refused has left nothing; so this is a write of its own.
-func (d *DB) tellFounder(m *relay.SendMessage, conversation int64) {
+func (s *sending) tellFounder(m *relay.SendMessage, conversation int64) {
 	if conversation != 0 {
-		then(d, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(none, error) {})
+		then(s.w, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(none, error) {})
 	}
 }
 
 // noteFull tells the founder of a conversation that it is full, once. The founder is told
 // by a receipt of the founding message; if that was removed, there is nobody to tell.
-func (t *tx) noteFull(n *relay.NoteFull) (none, error) {
-	l, err := t.readLimit(n.Conversation)
+func (s *sending) noteFull(t *tx, n *relay.NoteFull) (none, error) {
+	l, err := s.readLimit(t, n.Conversation)
 	if err != nil || !l.counts || l.told != 0 {
 		return none{}, err
 	}
 	if err := t.c.Exec("UPDATE conversation_limit SET told = 1 WHERE conversation = ?", n.Conversation); err != nil {
 		return none{}, err
 	}
-	m, err := t.message(relay.Position(l.founder))
+	m, err := messageAt(&t.rx, relay.Position(l.founder))
 	if err != nil || m == nil {
 		return none{}, err
 	}
-	return none{}, t.tell(m, relay.NoticeFull, t.position(n.At))
+	return none{}, s.progress.tell(t, m, relay.NoticeFull, t.position(n.At))
 }

@@ -10,6 +10,7 @@ import (
 // not acknowledged. It indexes messages late (mailbox.go), and counts the pending ones.
 type mailbox struct {
 	quiet
+	w        *writer
 	segments segmentWriter
 	pending  map[relay.MechaNumber]int // how many messages are pending for a Mecha, if that was counted
 	counted  map[relay.MechaNumber]int // likewise, as the present transaction has counted or changed it
@@ -22,7 +23,7 @@ type mailbox struct {
 }
 
 func newMailbox(w *writer) *mailbox {
-	return &mailbox{segments: segmentWriter{w: w, index: w.lookups.late}, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
+	return &mailbox{w: w, segments: segmentWriter{w: w, index: w.lookups.late}, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
 }
 
 func (m *mailbox) Begin(*tx) {

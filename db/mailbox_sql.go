@@ -10,7 +10,7 @@ import (
 )
 
 // indexedUpto reads the watermark: the index tables have all messages up to there.
-func (x *rx) indexedUpto() (relay.Position, error) {
+func indexedUpto(x *rx) (relay.Position, error) {
 	p, err := x.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	return relay.Position(p), err
 }
@@ -28,7 +28,7 @@ type unindexed struct {
 }
 
 // indexState reads the watermark, and which rows of the index are of removed messages.
-func (x *rx) indexState() (u unindexed, err error) {
+func indexState(x *rx) (u unindexed, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		u.after = relay.Position(r.Int(0))
 		if unlisted := relay.Position(r.Int(1)); unlisted != 0 {
@@ -44,11 +44,11 @@ func (x *rx) indexState() (u unindexed, err error) {
 
 // findUnindexed looks for the messages of a Mecha in [from, to) that the index may
 // lack. With pending, it may leave out all but received messages that are pending.
-func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
+func findUnindexed(x *rx, id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
 	if id == 0 {
 		return unindexed{none: true}, nil
 	}
-	u, err := x.indexState()
+	u, err := indexState(x)
 	if err != nil {
 		return u, err
 	}
@@ -116,9 +116,9 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 
 // index indexes a message: a server late, another process at once, because the server's late
 // index would not have its message.
-func (t *tx) index(m indexedMessage) error {
+func (room *mailbox) index(t *tx, m indexedMessage) error {
 	if t.w.opts.Serve {
-		t.w.mailbox.inserted = append(t.w.mailbox.inserted, m)
+		room.inserted = append(room.inserted, m)
 		return nil
 	}
 	if err := t.c.Exec("INSERT INTO received (mecha, open, position) VALUES (?, 1, ?)", int64(m.recipient), int64(m.position)); err != nil {
@@ -136,7 +136,7 @@ func (t *tx) index(m indexedMessage) error {
 
 // unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
 // mailboxes go later (unlist_sql.go).
-func (t *tx) unindex(m indexedMessage) error {
+func (room *mailbox) unindex(t *tx, m indexedMessage) error {
 	if m.conversation != 0 {
 		if err := t.c.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.conversation, int64(m.position)); err != nil {
 			return err
@@ -150,9 +150,9 @@ func (t *tx) unindex(m indexedMessage) error {
 
 // markDone moves a message's row to those that are not pending. A message that is not
 // indexed yet needs nothing: its row will have the message's state of that time.
-func (t *tx) markDone(m *relay.Message) error {
+func (room *mailbox) markDone(t *tx, m *relay.Message) error {
 	r := indexRow{int64(m.Recipient), m.Position}
-	t.w.mailbox.settled = append(t.w.mailbox.settled, r)
+	room.settled = append(room.settled, r)
 	if s := t.late.collecting; s != nil && s.pending.has(r) { // without the mutex, since only the writer changes it
 		return nil
 	}
@@ -177,7 +177,7 @@ type segmentWriter struct {
 func (s *segmentWriter) start() error {
 	w := s.w
 	x := rx{c: w.c, lookups: w.lookups}
-	after, err := x.indexedUpto()
+	after, err := indexedUpto(&x)
 	if err != nil {
 		return err
 	}

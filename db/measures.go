@@ -53,7 +53,7 @@ func newMeasures() *Measures {
 }
 
 // Measures gives the counts of this store. Safe for concurrent use.
-func (d *DB) Measures() *Measures { return d.measures }
+func (d *DB) Measures() *Measures { return d.w.measures }
 
 // began measures the writes of a transaction that begins now, by the store's clock.
 func (m *Measures) began(ops []op, now time.Time) {
@@ -97,12 +97,12 @@ func changes(ops []op) bool {
 
 // Written tells how many writes and chores the store has taken into transactions since it was
 // opened. Safe for concurrent use.
-func (d *DB) Written() uint64 { return uint64(d.measures.Writes.Snapshot().Sum) }
+func (d *DB) Written() uint64 { return uint64(d.w.measures.Writes.Snapshot().Sum) }
 
 // Queue tells how many writes and chores wait for the writer, and for how long the
 // oldest of the writes has waited. Safe for concurrent use.
 func (d *DB) Queue() (length int, oldest time.Duration) {
-	now := d.opts.Now()
+	now := d.w.opts.Now()
 	if d.w.log != nil {
 		n, at := d.w.log.Waiting()
 		if length = n; n > 0 {
@@ -122,8 +122,8 @@ func (d *DB) Queue() (length int, oldest time.Duration) {
 
 // Unindexed tells how many messages the mailbox tables lack (mailbox.go). Safe for
 // concurrent use.
-func (d *DB) Unindexed() (messages int) {
-	l := d.late
+func (m *mailbox) Unindexed() (messages int) {
+	l := m.w.lookups.late
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, s := range []*segment{l.indexing, l.collecting} {
@@ -143,11 +143,11 @@ type Space struct {
 
 // Space measures the files. Safe for concurrent use.
 func (d *DB) Space() Space {
-	s := Space{Log: sqlite.LogSize(d.path), DiskFree: -1}
-	if info, err := os.Stat(d.path); err == nil {
+	s := Space{Log: sqlite.LogSize(d.w.path), DiskFree: -1}
+	if info, err := os.Stat(d.w.path); err == nil {
 		s.File = info.Size()
 	}
-	if free, err := sqlite.FreeDisk(d.disk.folder); err == nil {
+	if free, err := sqlite.FreeDisk(d.w.disk.folder); err == nil {
 		s.DiskFree = free
 	}
 	return s

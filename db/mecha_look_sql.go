@@ -56,7 +56,7 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 			return err
 		}
 		for n := range list {
-			if list[n].LastSeen, err = x.sawSend(list[n].LastSeen, sent[n]); err != nil {
+			if list[n].LastSeen, err = sawSend(x, list[n].LastSeen, sent[n]); err != nil {
 				return err
 			}
 		}
@@ -73,12 +73,12 @@ func (i *Inspector) Mecha(a relay.Address, late time.Time) (s inspect.MechaState
 		return s, err
 	}
 	err = i.point(context.Background(), func(x *rx) error {
-		list, err := x.entries(false, "WHERE m.id = ?", int64(id))
+		list, err := entries(x, false, "WHERE m.id = ?", int64(id))
 		if err != nil {
 			return err
 		}
 		s.Entry = list[0] // its row is never removed while rows refer to it; number has just found it
-		if s.Box, err = x.box(id, relay.PositionAt(late)); err != nil {
+		if s.Box, err = box(x, id, relay.PositionAt(late)); err != nil {
 			return err
 		}
 		s.Listed.LastSeen = s.Box.LastSeen
@@ -87,27 +87,27 @@ func (i *Inspector) Mecha(a relay.Address, late time.Time) (s inspect.MechaState
 		if err != nil {
 			return err
 		}
-		if s.Ages, err = x.pendingAges(id); err != nil {
+		if s.Ages, err = pendingAges(x, id); err != nil {
 			return err
 		}
-		if s.Leases, s.MoreLeases, err = x.leases(id); err != nil {
+		if s.Leases, s.MoreLeases, err = leases(x, id); err != nil {
 			return err
 		}
-		s.Keys, s.MoreKeys, err = x.keyPage(inspect.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
+		s.Keys, s.MoreKeys, err = keyPage(x, inspect.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
 		return err
 	})
 	return s, err
 }
 
 // pendingAges counts a Mecha's pending messages by inspect.PendingAges.
-func (x *rx) pendingAges(id relay.MechaNumber) (ages []int, err error) {
+func pendingAges(x *rx, id relay.MechaNumber) (ages []int, err error) {
 	end := int64(math.MaxInt64)
 	for n := range len(inspect.PendingAges) + 1 {
 		begin := relay.Position(0)
 		if n < len(inspect.PendingAges) {
 			begin = relay.PositionAt(x.now.Add(-inspect.PendingAges[n]))
 		}
-		pending, args, err := x.pending(id, begin, inspect.MostCounted+1)
+		pending, args, err := pending(x, id, begin, inspect.MostCounted+1)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT 
 		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until, a.message LIMIT ?`
 
 // leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
-func (x *rx) leases(id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
+func leases(x *rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
 	r := x.c.Query(mechaLeases,
 		int64(id), int64(leasesRead), int64(leasesShown+1))
 	for r.Next() {
@@ -150,7 +150,7 @@ func (i *Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.D
 			to *map[int64]int
 		}{{relay.In, &h.In}, {relay.Out, &h.Out}} {
 			*side.to = map[int64]int{}
-			positions, args, err := x.newestOf(id, side.of, relay.PositionFrom(since), hourRows)
+			positions, args, err := newestOf(x, id, side.of, relay.PositionFrom(since), hourRows)
 			if err != nil {
 				return err
 			}
@@ -170,14 +170,14 @@ func (i *Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.D
 				h.From = first.Time()
 			}
 		}
-		return x.acksOf(&h, id, since, span)
+		return acksOf(x, &h, id, since, span)
 	})
 	return h, err
 }
 
 // newestOf gives a query of the positions of the newest messages of a Mecha.
-func (x *rx) newestOf(id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
-	u, err := x.findUnindexed(id, from, math.MaxInt64, false)
+func newestOf(x *rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
+	u, err := findUnindexed(x, id, from, math.MaxInt64, false)
 	if err != nil {
 		return "", nil, err
 	}
@@ -187,8 +187,8 @@ func (x *rx) newestOf(id relay.MechaNumber, of relay.Direction, from relay.Posit
 }
 
 // acksOf counts the acknowledgements of the newest messages that a Mecha received.
-func (x *rx) acksOf(h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
-	positions, args, err := x.newestOf(id, relay.In, 0, ackRows)
+func acksOf(x *rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
+	positions, args, err := newestOf(x, id, relay.In, 0, ackRows)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (x *rx) acksOf(h *inspect.MechaHour, id relay.MechaNumber, since time.Time,
 	if err := r.Close(); err != nil || last == 0 {
 		return err
 	}
-	step, _, err := x.step(last)
+	step, _, err := step(x, last)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 			if err := r.Close(); err != nil {
 				return err
 			}
-			list, err := x.listed(found)
+			list, err := listed(x, found)
 			p.List = append(p.List, list...)
 			return err
 		})
@@ -268,16 +268,16 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
 func (i *Inspector) Listed(ids []relay.MechaNumber) ([]inspect.Listed, error) {
-	return see(i, func(x *rx) ([]inspect.Listed, error) { return x.listed(ids) })
+	return see(i, func(x *rx) ([]inspect.Listed, error) { return listed(x, ids) })
 }
 
-func (x *rx) listed(ids []relay.MechaNumber) (all []inspect.Listed, err error) {
+func listed(x *rx, ids []relay.MechaNumber) (all []inspect.Listed, err error) {
 	var late overview // the newest messages
 	if err := late.readUnindexed(x, 0); err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
+		some, err := entries(x, false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +290,7 @@ func (x *rx) listed(ids []relay.MechaNumber) (all []inspect.Listed, err error) {
 			if err != nil {
 				return nil, err
 			}
-			seen, err := x.sawSend(relay.UnixMilli(used), max(relay.Position(sent), late.sent[int64(id)]))
+			seen, err := sawSend(x, relay.UnixMilli(used), max(relay.Position(sent), late.sent[int64(id)]))
 			if err != nil {
 				return nil, err
 			}

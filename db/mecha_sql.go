@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -12,8 +13,8 @@ import (
 )
 
 // recipient finds the Mecha with an address. Error: RecipientNotFound.
-func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
-	id, err := t.mecha(a)
+func (d *directory) recipient(t *tx, a relay.Address) (relay.MechaNumber, error) {
+	id, err := d.dictionary.mecha(t, a)
 	if err == nil && id == 0 {
 		err = relay.Errorf(relay.RecipientNotFound, "no Mecha %s is registered here", a)
 	}
@@ -24,19 +25,19 @@ func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 // caller may find. It does not run in the writer's goroutine, because the scan is too slow for
 // that. Suggestions are a courtesy, so there are none if a scan of the caller waits
 // already.
-func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
+func (d *directory) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
 		return err
 	}
-	t := d.readers.scan(d.keys.mechaOf(caller))
+	t := d.w.readers.scan(d.keys.mechaOf(caller))
 	t.most = 1
-	_ = d.readIn(context.Background(), t, func(x *rx) error {
+	_ = d.w.readIn(context.Background(), t, func(x *rx) error {
 		var viewer relay.Address
 		_, err := x.c.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },
 			"SELECT address FROM mecha_key k JOIN mecha m ON m.id = k.mecha WHERE k.id = ?", int64(caller))
 		if err == nil {
-			e.DidYouMean, e.Looked, err = x.closeAddresses(a, viewer)
+			e.DidYouMean, e.Looked, err = closeAddresses(x, a, viewer)
 		}
 		return err
 	})
@@ -55,7 +56,7 @@ const (
 // closeAddresses gives up to three registered addresses that are similar to a, the most
 // similar first: they begin as a does, and differ in few letters. looked is how many
 // addresses were compared.
-func (x *rx) closeAddresses(a, viewer relay.Address) (out []relay.Address, looked int, err error) {
+func closeAddresses(x *rx, a, viewer relay.Address) (out []relay.Address, looked int, err error) {
 	type candidate struct {
 		address relay.Address
 		edits   int
@@ -122,7 +123,7 @@ func edits(a, b string) int {
 
 // register gives the number of a Mecha, and makes the Mecha if it is new or was removed.
 // Error: InvalidAddress, if the address differs from a registered one only in letter case.
-func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) {
+func (d *directory) register(t *tx, a relay.Address, at time.Time) (relay.MechaNumber, error) {
 	var id int64
 	var known relay.Address
 	removed := false
@@ -136,30 +137,45 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) 
 	case found && !removed:
 		return relay.MechaNumber(id), nil
 	case found: // a removed Mecha comes back, with its messages
-		t.w.dict.mechas[a] = id
-		return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
+		d.dictionary.mechas[a] = id
+		return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
 	}
 	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
 	if err != nil {
 		return 0, err
 	}
-	t.w.dict.mechas[a] = id
-	return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
+	d.dictionary.mechas[a] = id
+	return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
 }
 
 // directory is the room of Mechas, their keys and their profiles. The writer decides by what it
 // has here, which is what the file has, with the changes of the present transaction.
 type directory struct {
 	quiet
-	w       *writer
-	callers map[relay.KeyNumber]*relay.Key // the keys of recent writes
-	accepts accepts
-	keyUse  keyUse
+	w          *writer
+	dictionary *dictionary
+	learning   *learning
+	replays    *replays
+	callers    map[relay.KeyNumber]*relay.Key // the keys of recent writes
+	accepts    accepts
+	keyUse     keyUse
+
+	// What requests need, for any goroutine:
+
+	keys     keyCache
+	seen     sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
+	crewOnly crewOnly
+	entries  entryCache
 }
 
-func newDirectory(w *writer, keys *keyCache) *directory {
-	return &directory{w: w, callers: map[relay.KeyNumber]*relay.Key{}, accepts: newAccepts(), keyUse: keyUse{w: w, cache: keys, written: map[relay.KeyNumber]int64{}}}
+func newDirectory(w *writer) *directory {
+	d := &directory{w: w, callers: map[relay.KeyNumber]*relay.Key{}, accepts: newAccepts(), keys: newKeyCache()}
+	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
+	w.mechaOf = d.keys.mechaOf
+	w.listeners.add(keysChanged, d.keys.forget)
+	w.listeners.add(entriesChanged, d.crewOnly.forget)
+	return d
 }
 
 func (d *directory) Forget() {

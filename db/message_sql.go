@@ -17,7 +17,7 @@ const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.pr
 const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 
 // readMessage makes the record of the present row.
-func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
+func readMessage(x *rx, r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
 		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), State: relay.State(r.Int(3)),
 		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
@@ -31,18 +31,18 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
 		m.State = relay.Expired
 	}
-	x.readSent(r, m)
+	readSent(x, r, m)
 	if !r.Null(15) {
 		if r.Null(16) {
 			return nil, fmt.Errorf("%w: the message at position %d names the acknowledgement %d, but there is no such receipt", sqlite.ErrDamaged, m.Position, r.Int(15))
 		}
 		m.Ack = &relay.Ack{ClientTS: r.Text(17), At: relay.Position(r.Int(15)).Time(), Detail: r.Text(18)}
 	}
-	return m, x.readNames(r, m)
+	return m, readNames(x, r, m)
 }
 
 // readSent sets the fields that few senders use.
-func (x *rx) readSent(r *sqlite.Rows, m *relay.Message) {
+func readSent(x *rx, r *sqlite.Rows, m *relay.Message) {
 	if p := r.Int(19); p != 0 {
 		m.InReplyTo = x.ids.Message(relay.Position(p))
 	}
@@ -56,55 +56,55 @@ func (x *rx) readSent(r *sqlite.Rows, m *relay.Message) {
 }
 
 // readNames sets the strings for which the row has numbers.
-func (x *rx) readNames(r *sqlite.Rows, m *relay.Message) error {
+func readNames(x *rx, r *sqlite.Rows, m *relay.Message) error {
 	for _, w := range [...]struct {
 		to *string
 		id int64
 	}{{&m.Type, r.Int(4)}, {&m.Priority, r.Int(5)}, {&m.Version, r.Int(6)}} {
-		text, err := x.word(w.id)
+		text, err := word(x, w.id)
 		if err != nil {
 			return err
 		}
 		*w.to = text
 	}
 	if m.Ack != nil {
-		text, err := x.word(r.Int(16))
+		text, err := word(x, r.Int(16))
 		if err != nil {
 			return err
 		}
 		m.Ack.Status = text
 	}
 	var err error
-	if m.From, err = x.address(int64(m.Sender)); err != nil {
+	if m.From, err = address(x, int64(m.Sender)); err != nil {
 		return err
 	}
-	if m.To, err = x.address(int64(m.Recipient)); err != nil {
+	if m.To, err = address(x, int64(m.Recipient)); err != nil {
 		return err
 	}
-	m.Conversation, err = x.conversationID(r.Int(7), m.Position)
+	m.Conversation, err = conversationID(x, r.Int(7), m.Position)
 	return err
 }
 
 // conversationID gives the id of the conversation of the message at p. number is the
 // column message.conversation.
-func (x *rx) conversationID(number int64, p relay.Position) (relay.ConversationID, error) {
+func conversationID(x *rx, number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
 	case number == 0:
 		return x.ids.Conversation(p), nil
 	case number > 0:
 		return x.ids.Conversation(relay.Position(number)), nil
 	}
-	label, err := x.word(-number)
+	label, err := word(x, -number)
 	return relay.ConversationID(label), err
 }
 
 // message reads the record at a position; nil if there is none.
-func (x *rx) message(p relay.Position) (*relay.Message, error) {
+func messageAt(x *rx, p relay.Position) (*relay.Message, error) {
 	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message
 	var err error
 	if r.Next() {
-		m, err = x.readMessage(r)
+		m, err = readMessage(x, r)
 	}
 	if end := r.Close(); err == nil {
 		err = end
@@ -113,13 +113,19 @@ func (x *rx) message(p relay.Position) (*relay.Message, error) {
 }
 
 // messageByID reads the record with an id. Error: MessageNotFound.
-func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
+func messageByID(x *rx, id relay.MessageID) (*relay.Message, error) {
 	if p, ok := x.ids.MessagePosition(id); ok {
-		if m, err := x.message(p); m != nil || err != nil {
+		if m, err := messageAt(x, p); m != nil || err != nil {
 			return m, err
 		}
 	}
 	return nil, errNoMessage(id)
+}
+
+// messages is the room that reads messages: one by its id, histories, streams and receipts.
+type messages struct {
+	quiet
+	w *writer
 }
 
 func errNoMessage(id relay.MessageID) error {
@@ -130,8 +136,8 @@ func errNoMessage(id relay.MessageID) error {
 type right func(*relay.Message) error
 
 // messageFor is messageByID for somebody with a right.
-func (x *rx) messageFor(id relay.MessageID, may right) (*relay.Message, error) {
-	m, err := x.messageByID(id)
+func messageFor(x *rx, id relay.MessageID, may right) (*relay.Message, error) {
+	m, err := messageByID(x, id)
 	if err == nil && may != nil {
 		err = may(m)
 	}
@@ -140,17 +146,17 @@ func (x *rx) messageFor(id relay.MessageID, may right) (*relay.Message, error) {
 
 // payloadFor reads the exact bytes of the message with an id, for somebody with a right.
 // Error: MessageNotFound.
-func (x *rx) payloadFor(id relay.MessageID, may right) ([]byte, error) {
-	m, err := x.messageFor(id, may)
+func payloadFor(x *rx, id relay.MessageID, may right) ([]byte, error) {
+	m, err := messageFor(x, id, may)
 	if err != nil {
 		return nil, err
 	}
-	return x.payload(m.Position)
+	return payload(x, m.Position)
 }
 
 // payload reads the exact bytes of the message at a position, which must exist.
-func (x *rx) payload(p relay.Position) ([]byte, error) {
-	body, kept, err := x.keptPayload(p)
+func payload(x *rx, p relay.Position) ([]byte, error) {
+	body, kept, err := keptPayload(x, p)
 	if err == nil && !kept {
 		err = errNoPayload(p)
 	}
@@ -159,7 +165,7 @@ func (x *rx) payload(p relay.Position) ([]byte, error) {
 
 // keptPayload is payload for a message that an earlier transaction read. kept is false if
 // the message has been removed since.
-func (x *rx) keptPayload(p relay.Position) (body []byte, kept bool, err error) {
+func keptPayload(x *rx, p relay.Position) (body []byte, kept bool, err error) {
 	kept, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
 	if kept || err != nil {
 		return body, kept, err
@@ -177,11 +183,11 @@ func errNoPayload(p relay.Position) error {
 
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound, NotCurrent.
-func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (*relay.Message, error) {
-	if err := d.awaitMessage(ctx, id); err != nil {
+func (m *messages) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (*relay.Message, error) {
+	if err := m.w.awaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
-	return get(ctx, d.as(caller).point, func(x *rx) (*relay.Message, error) { return x.messageFor(id, asParty(caller)) })
+	return get(ctx, m.w.as(caller).point, func(x *rx) (*relay.Message, error) { return messageFor(x, id, asParty(caller)) })
 }
 
 // asParty is the right of a Mecha to the messages that it has sent or received.
@@ -196,8 +202,8 @@ func asParty(caller relay.MechaNumber) right {
 
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound, NotCurrent.
-func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) ([]byte, error) {
-	if err := d.awaitMessage(ctx, id); err != nil {
+func (room *messages) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) ([]byte, error) {
+	if err := room.w.awaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
 	asRecipient := func(m *relay.Message) error {
@@ -206,7 +212,7 @@ func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.Mes
 		}
 		return nil
 	}
-	return get(ctx, d.as(caller).point, func(x *rx) ([]byte, error) { return x.payloadFor(id, asRecipient) })
+	return get(ctx, room.w.as(caller).point, func(x *rx) ([]byte, error) { return payloadFor(x, id, asRecipient) })
 }
 
 func errRecipientOnly(what string) error {
@@ -217,9 +223,9 @@ func errRecipientOnly(what string) error {
 // false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
-func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
-	err = d.as(sender).point(ctx, func(x *rx) error {
-		s, known, err = x.idempotent(sender, key, now)
+func (m *messages) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
+	err = m.w.as(sender).point(ctx, func(x *rx) error {
+		s, known, err = idempotent(x, sender, key, now)
 		return err
 	})
 	return s, known, err

@@ -241,27 +241,27 @@ func (d *dictionary) Forget() {
 func (d *dictionary) Flush() { d.index.flush() }
 
 // word gives the word of a number, address the address of a Mecha's number; "" for 0.
-func (x *rx) word(id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }
-func (x *rx) address(id int64) (relay.Address, error) {
+func word(x *rx, id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }
+func address(x *rx, id int64) (relay.Address, error) {
 	return x.mechas.lookup(x.c, id, x.foundMechas)
 }
 
 // mecha gives the number of an address, 0 if it is not registered.
-func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {
-	if id, ok := t.w.dict.mechas[a]; ok {
+func (d *dictionary) mecha(t *tx, a relay.Address) (relay.MechaNumber, error) {
+	if id, ok := d.mechas[a]; ok {
 		return relay.MechaNumber(id), nil
 	}
 	id, err := t.lookups.mechas.find(t.c, a)
 	if err == nil && id != 0 {
-		t.w.dict.mechas[a] = id
+		d.mechas[a] = id
 	}
 	return relay.MechaNumber(id), err
 }
 
 // intern gives the number of a word for a row of the present write, and adds the word
 // if it is new.
-func (t *tx) intern(text string) (int64, error) {
-	id, ok := t.w.dict.words[text]
+func (d *dictionary) intern(t *tx, text string) (int64, error) {
+	id, ok := d.words[text]
 	if !ok {
 		var err error
 		if id, err = t.lookups.words.find(t.c, text); err != nil {
@@ -269,16 +269,16 @@ func (t *tx) intern(text string) (int64, error) {
 		}
 	}
 	if id != 0 { // 0 may also mean that this transaction has removed the word
-		t.w.dict.words[text] = id
-		return id, t.useWord(id)
+		d.words[text] = id
+		return id, d.useWord(t, id)
 	}
-	return t.addWord(text)
+	return d.addWord(t, text)
 }
 
 // isRemoved tells whether this transaction has removed a word, of which the caches do
 // not know yet.
-func (t *tx) isRemoved(text string) bool {
-	id, known := t.w.dict.words[text]
+func (d *dictionary) isRemoved(t *tx, text string) bool {
+	id, known := d.words[text]
 	return known && id == 0
 }
 
@@ -287,16 +287,16 @@ func (t *tx) isRemoved(text string) bool {
 const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBits
 
 // useWord notes that the present write uses a word.
-func (t *tx) useWord(id int64) error {
+func (d *dictionary) useWord(t *tx, id int64) error {
 	p := t.next(t.now)
-	used, known := t.w.dict.used[id]
+	used, known := d.used[id]
 	if !known {
 		n, err := t.c.Number("SELECT used FROM word WHERE id = ?", id)
 		if err != nil {
 			return err
 		}
-		if len(t.w.dict.used) >= maxWordsUsed {
-			clear(t.w.dict.used)
+		if len(d.used) >= maxWordsUsed {
+			clear(d.used)
 		}
 		used = relay.Position(n)
 	}
@@ -306,7 +306,7 @@ func (t *tx) useWord(id int64) error {
 		}
 		used = p
 	}
-	t.w.dict.used[id] = used
+	d.used[id] = used
 	return nil
 }
 

@@ -21,21 +21,21 @@ func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.words.forget()
-	d.mechas.forget()
+	d.w.words.forget()
+	d.w.mechas.forget()
 	known := func() (label, sender bool) {
 		id := scalar(t, d, "SELECT id FROM word WHERE text = 'a-label'")
-		d.words.mu.RLock()
-		defer d.words.mu.RUnlock()
-		d.mechas.mu.RLock()
-		defer d.mechas.mu.RUnlock()
-		_, label, _ = d.words.text.find(id)
-		_, sender, _ = d.mechas.text.find(int64(a.Mecha.Number))
+		d.w.words.mu.RLock()
+		defer d.w.words.mu.RUnlock()
+		d.w.mechas.mu.RLock()
+		defer d.w.mechas.mu.RUnlock()
+		_, label, _ = d.w.words.text.find(id)
+		_, sender, _ = d.w.mechas.text.find(int64(a.Mecha.Number))
 		return label, sender
 	}
 	read := func(fails error) error {
 		return d.wait(chored(func(t *tx) error {
-			if m, err := t.messageByID(sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
+			if m, err := messageByID(&t.rx, sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
 				return errors.Join(fmt.Errorf("%+v", m), err)
 			}
 			return fails

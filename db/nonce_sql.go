@@ -23,11 +23,12 @@ const (
 	fewNonces     = 256         // fewer nonces are not written, since reading their rows is fast
 )
 
-// noncePacker is the room of used nonces: it packs those of writes. It has the page that is not
+// replays is the room of used nonces: it packs those of writes. It has the page that is not
 // written yet.
-type noncePacker struct {
+type replays struct {
 	quiet
 	w      *writer
+	used   *Nonces        // in memory, and in the ring beside the file
 	after  relay.Position // the page has the nonces of all committed writes after this position
 	nonces []byte         // 8 bytes each
 	began  time.Time      // when the page got its first nonce
@@ -42,15 +43,24 @@ type noncePacker struct {
 // Board adds the nonces of the transaction to the page. If the page is full or old
 // before that, Board writes it in this transaction. So a written page covers only
 // earlier commits.
-func (p *noncePacker) Begin(*tx) { p.brought = p.brought[:0] }
+func newReplays(w *writer) *replays {
+	used := newNonces(w.opts.MaxNonces, w.opts.Now())
+	if w.opts.passed != nil {
+		began := w.opts.passed()
+		used.elapsed = func(time.Time) time.Duration { return w.opts.passed() - began }
+	}
+	return &replays{w: w, used: used}
+}
 
-func (p *noncePacker) Applied(_ *tx, j job) {
+func (p *replays) Begin(*tx) { p.brought = p.brought[:0] }
+
+func (p *replays) Applied(_ *tx, j job) {
 	if n := p.w.table.nonceOf(j); n != 0 {
 		p.brought = append(p.brought, n)
 	}
 }
 
-func (p *noncePacker) Board(t *tx) error {
+func (p *replays) Board(t *tx) error {
 	if !p.w.opts.Serve {
 		return nil // only a server takes requests with nonces
 	}
@@ -74,15 +84,15 @@ func (p *noncePacker) Board(t *tx) error {
 	return nil
 }
 
-func (p *noncePacker) Arrived(*tx) { p.open = false }
+func (p *replays) Arrived(*tx) { p.open = false }
 
 // restart begins an empty page.
-func (p *noncePacker) restart(after relay.Position) {
-	*p = noncePacker{w: p.w, after: after, nonces: p.nonces[:0], brought: p.brought}
+func (p *replays) restart(after relay.Position) {
+	*p = replays{w: p.w, used: p.used, after: after, nonces: p.nonces[:0], brought: p.brought}
 }
 
 // write writes the page and deletes pages that are too old to be of use.
-func (p *noncePacker) write(t *tx, now time.Time) error {
+func (p *replays) write(t *tx, now time.Time) error {
 	last := p.w.last
 	if len(p.nonces) < 8*fewNonces || last <= p.after { // too few, or of writes that changed nothing and so have no position
 		return nil
@@ -110,7 +120,7 @@ const maxRestored = 4_000_000 // the most nonces that are read from pages, and a
 // restoreNonces reads the nonces that could still be replayed from the ring. If the ring may
 // lack some, restoreNonces also reads the nonces of the committed writes.
 func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
-	w.nonces.restart(w.last)
+	w.replays.restart(w.last)
 	found := &foundNonces{}
 	if err := w.openRing(nonces, found); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (u *used) send(t *testing.T, d *DB, n int) {
 		all.Go(func() {
 			for i := u.count + w; i < u.count+n; i += 64 {
 				hash, err := d.Claim(u.key, u.nonce(i), u.stamp)
-				m := &relay.SendMessage{At: d.opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
+				m := &relay.SendMessage{At: d.w.opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
 				if err == nil {
 					err = m.Validate()
 				}
@@ -163,7 +163,7 @@ type failedCommit struct{}
 
 func (failedCommit) size() int { return 0 }
 func (failedCommit) apply(t *tx) error {
-	t.w.nonces.open, t.w.nonces.tried = true, t.last
+	t.w.replays.open, t.w.replays.tried = true, t.last
 	return nil
 }
 
@@ -325,7 +325,7 @@ func TestNonces(t *testing.T) {
 // The next start does not, though its running time is still that of the start before.
 func TestOnlyAStartThatMayLackNoncesSaysSo(t *testing.T) {
 	d, c := openSetClock(t)
-	path := d.path
+	path := d.w.path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

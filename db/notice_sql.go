@@ -6,16 +6,16 @@ import (
 
 // tell adds a receipt to a message that changes nothing: the relay itself has something to
 // tell the sender.
-func (t *tx) tell(m *relay.Message, what relay.Notice, p relay.Position) error {
-	if err := t.addNotice(m, receipt{at: p, notice: what}); err != nil {
+func (room *progress) tell(t *tx, m *relay.Message, what relay.Notice, p relay.Position) error {
+	if err := room.addNotice(t, m, receipt{at: p, notice: what}); err != nil {
 		return err
 	}
-	t.noteChange(relay.Change{Receipt: p, At: p.Time(), New: true, Notice: what}, m)
+	room.noteChange(t, relay.Change{Receipt: p, At: p.Time(), New: true, Notice: what}, m)
 	return nil
 }
 
 // addNotice adds a receipt that changes no state to the chain of a message.
-func (t *tx) addNotice(m *relay.Message, r receipt) error {
+func (p *progress) addNotice(t *tx, m *relay.Message, r receipt) error {
 	r.state = m.State
 	if r.state == relay.Expired { // message may have set it, before the write that expires it
 		stored, err := t.c.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
@@ -24,7 +24,7 @@ func (t *tx) addNotice(m *relay.Message, r receipt) error {
 		}
 		r.state = relay.State(stored)
 	}
-	if _, err := t.addReceipt(m, r); err != nil {
+	if _, err := p.addReceipt(t, m, r); err != nil {
 		return err
 	}
 	return t.c.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(r.at), int64(m.Position))
@@ -34,8 +34,8 @@ const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by
 
 // noteOverdue tells the senders of up to dueAtOnce pending messages that their AckBy has
 // come.
-func (t *tx) noteOverdue(o *relay.NoteOverdue) (nextDue, error) {
-	due, next, err := t.dueMessages(o.At, `SELECT position, ack_by FROM message INDEXED BY message_ack_by
+func (p *progress) noteOverdue(t *tx, o *relay.NoteOverdue) (nextDue, error) {
+	due, next, err := p.dueMessages(t, o.At, `SELECT position, ack_by FROM message INDEXED BY message_ack_by
 		WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL ORDER BY ack_by, position LIMIT ?`)
 	if err != nil {
 		return 0, err
@@ -47,7 +47,7 @@ func (t *tx) noteOverdue(o *relay.NoteOverdue) (nextDue, error) {
 		if m.State == relay.Expired { // its receipt tells the sender more
 			continue
 		}
-		if err := t.tell(m, relay.NoticeOverdue, t.position(o.At)); err != nil {
+		if err := p.tell(t, m, relay.NoticeOverdue, t.position(o.At)); err != nil {
 			return 0, err
 		}
 	}

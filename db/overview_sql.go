@@ -117,7 +117,7 @@ const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sende
 // readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
 // no index has them.
 func (v *overview) readUnindexed(x *rx, id int64) (err error) {
-	if v.upto, err = x.indexedUpto(); err != nil {
+	if v.upto, err = indexedUpto(x); err != nil {
 		return err
 	}
 	v.unindexed, v.sent = map[int64][]waitingMessage{}, map[int64]relay.Position{}
@@ -150,7 +150,7 @@ func (v *overview) findWaiting(x *rx, from int64) (last int64, more bool, err er
 }
 
 // box makes the box of one Mecha alone.
-func (x *rx) box(id relay.MechaNumber, late relay.Position) (b inspect.Box, err error) {
+func box(x *rx, id relay.MechaNumber, late relay.Position) (b inspect.Box, err error) {
 	v := overview{late: late, counted: inspect.MostCounted, looked: inspect.MostCounted}
 	if err := v.readUnindexed(x, int64(id)); err != nil {
 		return b, err
@@ -171,7 +171,7 @@ const (
 // box counts what waits for a Mecha.
 func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 	b.Number = relay.MechaNumber(id)
-	if b.Mecha, err = x.address(id); err != nil {
+	if b.Mecha, err = address(x, id); err != nil {
 		return b, err
 	}
 	now, sent := x.now.UnixMilli(), relay.Position(0)
@@ -179,7 +179,7 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 		b.Removed, b.LiveKeys, b.LastSeen, sent = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))
 	}, mechaHealth, now, id)
 	if err == nil {
-		b.LastSeen, err = x.sawSend(b.LastSeen, max(sent, v.sent[id]))
+		b.LastSeen, err = sawSend(x, b.LastSeen, max(sent, v.sent[id]))
 	}
 	if err != nil {
 		return b, err
@@ -281,7 +281,7 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 				return err
 			}
 		}
-		upto, err := x.indexedUpto()
+		upto, err := indexedUpto(x)
 		if err != nil {
 			return err
 		}

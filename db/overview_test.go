@@ -13,7 +13,7 @@ import (
 // A read goes on while another one takes long.
 func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 	d := openHere(t)
-	in, err := Inspect(d.path)
+	in, err := Inspect(d.w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 
 // After Close, a read is refused.
 func TestAClosedInspectorRefuses(t *testing.T) {
-	in, err := Inspect(openHere(t).path)
+	in, err := Inspect(openHere(t).w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path := d.path
+		path := d.w.path
 		if serve { // the end of a server indexes all
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
@@ -166,7 +166,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 func TestNoPushesEndWhereAllDo(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "alice^demo")
-	in, err := Inspect(d.path)
+	in, err := Inspect(d.w.path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (m *members) left(conversation int64) {
 func (m *members) forget() { *m = members{} }
 
 // participates tells whether a Mecha has sent or received in a conversation.
-func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error) {
+func participates(x *rx, conversation int64, id relay.MechaNumber) (bool, error) {
 	if conversation > 0 {
 		in := false
 		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
@@ -63,16 +63,16 @@ func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error
 
 // join adds a party of a message to the participants of its conversation. The founding
 // message of a conversation, whose number is 0, needs no such rows.
-func (t *tx) join(conversation int64, id relay.MechaNumber) error {
-	if conversation == 0 || t.w.sends.members.has(conversation, id) {
+func (s *sending) join(t *tx, conversation int64, id relay.MechaNumber) error {
+	if conversation == 0 || s.members.has(conversation, id) {
 		return nil
 	}
-	in, err := t.participates(conversation, id)
+	in, err := participates(&t.rx, conversation, id)
 	if err == nil && !in {
 		err = t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
 	}
 	if err == nil {
-		t.w.sends.members.joined(conversation, id)
+		s.members.joined(conversation, id)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func TestNotesOfPushesGoThoughNoMessageGetsOld(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	for range 40 {
 		sent := mustSendNow(t, d, c, k, func(m *relay.SendMessage) { m.ExpiresAt = c.now().Add(time.Minute) })
-		p, _ := d.ids.MessagePosition(sent.ID)
+		p, _ := d.w.ids.MessagePosition(sent.ID)
 		d.Pushed(k.Number, c.now(), []relay.Position{p})
 		c.pass(age / 10)
 		mustRun(t, d)
@@ -101,7 +101,7 @@ func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
 	}
 	c.pass(2 * unlistAfter)
 	mustReach(t, d, "rows that wait to be deleted", "SELECT count(*) FROM unlisted", 0)
-	path := d.path
+	path := d.w.path
 	if err := d.Close(); err != nil { // indexes the others
 		t.Fatal(err)
 	}

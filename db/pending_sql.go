@@ -27,16 +27,16 @@ const (
 // CountPending counts the pending messages by their age. It reads a row for each, ten
 // million a second at best, in several views; so the result is of no single moment. The
 // end of ctx ends it between two views. Safe for concurrent use.
-func (d *DB) CountPending(ctx context.Context) (Pending, error) {
-	now := d.opts.Now()
+func (m *messages) CountPending(ctx context.Context) (Pending, error) {
+	now := m.w.opts.Now()
 	c := &pendingCount{bounds: make([]relay.Position, len(PendingAges)), older: make([]int, len(PendingAges)), oldest: relay.MaxPosition}
 	for i, age := range PendingAges {
 		c.bounds[i] = relay.PositionAt(now.Add(-age))
 	}
 	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
-	upto := c.addLate(d.late)
+	upto := c.addLate(m.w.lookups.late)
 	for at := (indexRow{}); at.of >= 0; {
-		err := d.as(0).scan(ctx, func(x *rx) (err error) {
+		err := m.w.as(0).scan(ctx, func(x *rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
 		})
@@ -136,12 +136,12 @@ func (c *pendingCount) addIndexed(x *rx, at indexRow, upto relay.Position) (inde
 // IndexLag tells for how long the search index has lacked the oldest change to the
 // directory that it has not applied; 0 if it has applied all. revision is the last one
 // that it has applied. Safe for concurrent use.
-func (d *DB) IndexLag(ctx context.Context, revision int64) (time.Duration, error) {
-	next, err := get(ctx, d.as(0).point, func(x *rx) (int64, error) {
+func (m *messages) IndexLag(ctx context.Context, revision int64) (time.Duration, error) {
+	next, err := get(ctx, m.w.as(0).point, func(x *rx) (int64, error) {
 		return x.c.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)
 	})
 	if err != nil || next == 0 {
 		return 0, err
 	}
-	return max(d.opts.Now().Sub(relay.Position(next).Time()), 0), nil
+	return max(m.w.opts.Now().Sub(relay.Position(next).Time()), 0), nil
 }

@@ -58,9 +58,9 @@ func TestAMechaIsReadByItsIndexes(t *testing.T) {
 		}
 		return p
 	}
-	err := d.as(0).point(t.Context(), func(x *rx) error {
+	err := d.w.as(0).point(t.Context(), func(x *rx) error {
 		for _, of := range []relay.Direction{relay.In, relay.Out} {
-			text, args, err := x.newestOf(1, of, 5, 100)
+			text, args, err := newestOf(x, 1, of, 5, 100)
 			if p := plan(text, args, err); strings.Contains(p, "TEMP B-TREE FOR ORDER") {
 				t.Error(p)
 			}
@@ -159,8 +159,8 @@ func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder
-	err := d.as(0).point(t.Context(), func(x *rx) error {
-		text, err := x.withFailed(text)
+	err := d.w.as(0).point(t.Context(), func(x *rx) error {
+		text, err := withFailed(x, text)
 		if err != nil {
 			return err
 		}

@@ -10,11 +10,13 @@ import (
 )
 
 // saw notes that a Mecha has just made a request.
-func (d *DB) saw(id relay.MechaNumber, now time.Time) { d.lastSeen(id, 0).Store(now.UnixMilli()) }
+func (d *directory) saw(id relay.MechaNumber, now time.Time) {
+	d.lastSeen(id, 0).Store(now.UnixMilli())
+}
 
 // lastSeen gives the time of a Mecha's last request, in Unix ms. If there is none, it is
 // first.
-func (d *DB) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
+func (d *directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	v, ok := d.seen.Load(id)
 	if !ok {
 		at := new(atomic.Int64)
@@ -26,7 +28,7 @@ func (d *DB) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 
 // LastRequest gives the time of a Mecha's last request, without reading the file: zero if there was
 // none in this process, as far as is known. It does not wait. Safe for concurrent use.
-func (d *DB) LastRequest(id relay.MechaNumber) time.Time {
+func (d *directory) LastRequest(id relay.MechaNumber) time.Time {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load())
 	}
@@ -35,11 +37,11 @@ func (d *DB) LastRequest(id relay.MechaNumber) time.Time {
 
 // LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
 // After a restart, it may be up to about a minute too early. Safe for concurrent use.
-func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (time.Time, error) {
+func (d *directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (time.Time, error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
-	ms, err := get(ctx, d.as(caller).point, func(x *rx) (int64, error) { return x.c.Number(lastUse, int64(id)) })
+	ms, err := get(ctx, d.w.as(caller).point, func(x *rx) (int64, error) { return x.c.Number(lastUse, int64(id)) })
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -51,11 +53,11 @@ const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u
 // Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
 // false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
 // concurrent use.
-func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
+func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
 	crew, known, epoch := d.crewOnly.find(id)
 	if !known {
-		err = d.as(caller.Number).point(ctx, func(x *rx) error {
-			some, err := x.entries(false, "WHERE m.id = ?", int64(id))
+		err = d.w.as(caller.Number).point(ctx, func(x *rx) error {
+			some, err := entries(x, false, "WHERE m.id = ?", int64(id))
 			if err == nil && len(some) > 0 && some[0].Visibility == relay.CrewOnly {
 				crew = some[0].Address.Crew()
 			}
@@ -74,13 +76,13 @@ func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNum
 }
 
 // LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
-func (d *DB) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
-	if id, known := d.mechas.known(to); known {
+func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
+	if id, known := d.w.mechas.known(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
 			return nil
 		}
 	}
-	id, err := get(ctx, d.as(caller.Number).point, func(x *rx) (int64, error) { return x.mechas.find(x.c, to) })
+	id, err := get(ctx, d.w.as(caller.Number).point, func(x *rx) (int64, error) { return x.mechas.find(x.c, to) })
 	if err == nil && id != 0 {
 		_, _, err = d.Presence(ctx, caller, relay.MechaNumber(id))
 	}
@@ -89,7 +91,7 @@ func (d *DB) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Add
 
 // KnownPresence is Presence without reading the file. known is false if it cannot tell. It
 // does not wait. Safe for concurrent use.
-func (d *DB) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
+func (d *directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
 	crew, known, _ := d.crewOnly.find(id)
 	at, ok := d.seen.Load(id)
 	if !known || !ok {

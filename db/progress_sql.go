@@ -10,13 +10,17 @@ import (
 // such as that of its expiry. Times come by the server's clock alone.
 type progress struct {
 	quiet
-	w        *writer
-	expiry   dueTimes
-	overdue  dueTimes
-	returns  dueTimes
-	pushes   pushNotes
-	claims   claims
-	attempts bool // the table attempt may have rows
+	w          *writer
+	dictionary *dictionary
+	directory  *directory
+	learning   *learning
+	mailbox    *mailbox
+	expiry     dueTimes
+	overdue    dueTimes
+	returns    dueTimes
+	pushes     pushNotes
+	claims     claims
+	attempts   bool // the table attempt may have rows
 
 	// What the present transaction brings:
 

@@ -98,9 +98,9 @@ var errServed = errors.New("is already being served by another process")
 
 // askPrune writes the row that asks for a removal.
 func (d *DB) askPrune(before relay.Position) (id int64, err error) {
-	a := &pruneRequest{at: d.opts.Now(), before: before}
+	a := &pruneRequest{at: d.w.opts.Now(), before: before}
 	done := make(chan error, 1)
-	d.submit(a, 0, func(err error) { done <- err })
+	d.w.submit(a, 0, func(err error) { done <- err })
 	err = <-done
 	return a.id, err
 }
@@ -194,7 +194,7 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r Prun
 			for ; rows.Next(); n++ {
 				m := readDoomed(rows)
 				after = m.position
-				stays, err := x.stays(m, now)
+				stays, err := stays(x, m, now)
 				if err != nil {
 					rows.Close()
 					return err
@@ -224,7 +224,7 @@ func (i *Inspector) ClockSeen() (time.Time, error) {
 		if at := relay.UnixMilli(noted); err != nil || !at.IsZero() {
 			return at, err
 		}
-		newest, err := x.newest()
+		newest, err := newest(x)
 		if newest > 0 {
 			return newest.Time(), err
 		}

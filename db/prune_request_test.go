@@ -25,7 +25,7 @@ func filled(t *testing.T, messages int) (path string) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return d.path
+	return d.w.path
 }
 
 // pruneAll makes the options of a Prune of all messages.
@@ -175,7 +175,7 @@ func TestAClockInDoubtIsNotSeen(t *testing.T) {
 	mustSendNow(t, d, c, k)
 	c.pass(time.Hour)
 	mustRun(t, d)
-	in, err := Inspect(d.path)
+	in, err := Inspect(d.w.path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,8 @@ const doomedColumns = `SELECT position, recipient, sender, coalesce(conversation
 	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes, coalesce(in_reply_to, 0) FROM message `
 
 // pruneMessages removes messages. Its outcome tells where the next write goes on.
-func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error) {
-	all, more, err := t.doomed(p)
+func (r *retention) pruneMessages(t *tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
+	all, more, err := r.doomed(t, p)
 	if err != nil {
 		return out, err
 	}
@@ -41,7 +41,7 @@ func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error)
 			break
 		}
 		out.After, out.ExpiredAfter = m.position, relay.UnixMilli(m.expiresAt)
-		stays, err := t.stays(m, p.At)
+		stays, err := stays(&t.rx, m, p.At)
 		if err != nil {
 			return out, err
 		}
@@ -60,7 +60,7 @@ func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error)
 
 // doomed reads the messages that a write looks at, in its order. more says that there
 // are further ones.
-func (t *tx) doomed(p *relay.PruneMessages) (all []doomed, more bool, err error) {
+func (room *retention) doomed(t *tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
 	most := max(p.Most, 1)
 	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(most + 1)}
 	if !p.ExpiredBefore.IsZero() {
@@ -89,7 +89,7 @@ func readDoomed(r *sqlite.Rows) doomed {
 
 // stays tells whether a message must stay for now: its Idempotency-Key still answers for
 // it, it is about to expire, or its sender may not have the latest receipt yet.
-func (x *rx) stays(m doomed, at time.Time) (bool, error) {
+func stays(x *rx, m doomed, at time.Time) (bool, error) {
 	if m.open && m.expiresAt != 0 && m.expiresAt <= at.UnixMilli() {
 		return true, nil
 	}
@@ -99,7 +99,7 @@ func (x *rx) stays(m doomed, at time.Time) (bool, error) {
 	if !m.keyed {
 		return false, nil
 	}
-	accepted, err := x.accepted(m.position)
+	accepted, err := accepted(x, m.position)
 	return at.Sub(accepted) <= idempotencyWindow, err
 }
 
@@ -144,8 +144,8 @@ func (d *demolition) take(m doomed) error {
 		return nil
 	}
 	d.opened = append(d.opened, m.indexedMessage)
-	d.t.addPending(m.recipient, -1)
-	d.t.noteChange(relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
+	d.t.w.mailbox.addPending(d.t, m.recipient, -1)
+	d.t.w.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
 		Sender: m.sender, Recipient: m.recipient, State: m.state})
 	return nil
 }
@@ -165,7 +165,7 @@ func (d *demolition) finish() error {
 		return nil
 	}
 	t := d.t
-	if err := t.dropNonces(d.at); err != nil {
+	if err := t.w.replays.dropNonces(t, d.at); err != nil {
 		return err
 	}
 	position := func(m indexedMessage) relay.Position { return m.position }
@@ -191,23 +191,23 @@ func (d *demolition) finish() error {
 			return err
 		}
 	}
-	if err := t.unlist(d.messages); err != nil {
+	if err := t.w.mailbox.unlist(t, d.messages); err != nil {
 		return err
 	}
-	if err := t.leaveConversations(d.messages); err != nil {
+	if err := t.w.sending.leaveConversations(t, d.messages); err != nil {
 		return err
 	}
-	return t.keepLast(t.last)
+	return t.w.retention.keepLast(t, t.last)
 }
 
 // keepLast keeps the last position in the settings, because the rows that had it may go.
-func (t *tx) keepLast(p relay.Position) error {
+func (r *retention) keepLast(t *tx, p relay.Position) error {
 	return t.c.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
 }
 
 // newest gives the position of the newest row that refers to words and keys; 0 if there
 // is none. Other processes may have written it.
-func (x *rx) newest() (relay.Position, error) {
+func newest(x *rx) (relay.Position, error) {
 	p, err := x.c.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
 	return relay.Position(p), err
 }

@@ -18,12 +18,12 @@ const expiredKeyStays = 24 * time.Hour
 // pruneUnused removes what removed messages have left behind. Whether a message refers
 // to a word, a key or a Mecha needs no search: each has a position after which nothing
 // refers to it, and is unused when that is older than the oldest message.
-func (t *tx) pruneUnused(p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
-	out.More, err = t.endConversations(relay.MilliOf(p.EmptySince), p.Most)
+func (r *retention) pruneUnused(t *tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
+	out.More, err = r.sending.endConversations(t, relay.MilliOf(p.EmptySince), p.Most)
 	if err != nil {
 		return out, err
 	}
-	oldest, err := t.oldest()
+	oldest, err := oldest(&t.rx)
 	if err != nil {
 		return out, err
 	}
@@ -33,11 +33,11 @@ func (t *tx) pruneUnused(p *relay.PruneUnused) (out relay.PrunedUnused, err erro
 	if err != nil {
 		return out, err
 	}
-	if err := t.dropNonces(p.At); err != nil {
+	if err := r.replays.dropNonces(t, p.At); err != nil {
 		return out, err
 	}
-	for _, f := range []func(*relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{t.pruneWords, t.pruneKeys, t.pruneMechas} {
-		if err := f(p, oldest, &out); err != nil {
+	for _, f := range []func(*tx, *relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{r.pruneWords, r.pruneKeys, r.pruneMechas} {
+		if err := f(t, p, oldest, &out); err != nil {
 			return out, err
 		}
 	}
@@ -46,7 +46,7 @@ func (t *tx) pruneUnused(p *relay.PruneUnused) (out relay.PrunedUnused, err erro
 
 // oldest gives the position of the oldest message. Without messages, it is later than
 // all that were removed.
-func (x *rx) oldest() (relay.Position, error) {
+func oldest(x *rx) (relay.Position, error) {
 	p, err := x.c.Number("SELECT coalesce((SELECT min(position) FROM message), (SELECT value + 1 FROM setting WHERE name = 'last_position'))")
 	return relay.Position(p), err
 }
@@ -60,7 +60,7 @@ type unusedRow struct {
 // look reads the rows that a query gives, each with its number, whether it is unused, and a
 // text, and returns the unused ones. The next write goes on after the number next. more says
 // that there are further rows.
-func (t *tx) look(most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
+func (room *retention) look(t *tx, most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
 	r := t.c.Query(query, args...)
 	n := 0
 	for next = after; r.Next(); n++ {
@@ -72,15 +72,15 @@ func (t *tx) look(most int, after int64, query string, args ...any) (unused []un
 }
 
 // pruneWords removes words that no row has. A word may be the label of a conversation.
-func (t *tx) pruneWords(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	unused, next, more, err := t.look(p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
+func (r *retention) pruneWords(t *tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	unused, next, more, err := r.look(t, p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
 		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-wordSlack), p.Words, int64(p.Most))
 	if err != nil {
 		return err
 	}
 	for _, w := range unused {
-		if err := t.removeWord(w.id, w.text); err != nil {
+		if err := r.dictionary.removeWord(t, w.id, w.text); err != nil {
 			return err
 		}
 	}
@@ -95,8 +95,8 @@ func endedBefore(p *relay.PruneUnused) int64 {
 }
 
 // pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
-func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	newest, err := t.newest()
+func (r *retention) pruneKeys(t *tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	newest, err := newest(&t.rx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.P
 	if err != nil {
 		return err
 	}
-	unused, next, more, err := t.look(p.Most, p.Keys, `SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
+	unused, next, more, err := r.look(t, p.Most, p.Keys, `SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
 		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`, int64(oldest), endedBefore(p), p.Keys, int64(p.Most))
 	if err != nil {
 		return err
@@ -122,14 +122,14 @@ func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.P
 	if t.c.Changes() == changed {
 		return nil
 	}
-	return t.raiseKeysVersion()
+	return r.directory.raiseKeysVersion(t)
 }
 
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
 // message and no dormant conversation refers to them. Their rows in `participant` go with
 // the conversations.
-func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	unused, next, more, err := t.look(p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
+func (r *retention) pruneMechas(t *tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	unused, next, more, err := r.look(t, p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
 		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`, int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
@@ -147,13 +147,13 @@ func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay
 				return err
 			}
 		}
-		t.w.dict.mechas[relay.Address(m.text)] = 0
+		r.dictionary.mechas[relay.Address(m.text)] = 0
 	}
 	upto := next
 	if !more {
 		upto = math.MaxInt64
 	}
-	if err := t.pruneLearned(p.Mechas, upto, oldest, p.At); err != nil {
+	if err := r.pruneLearned(t, p.Mechas, upto, oldest, p.At); err != nil {
 		return err
 	}
 	out.Mechas, out.More = next, out.More || more
@@ -165,7 +165,7 @@ func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay
 
 // pruneLearned forgets what was learned of Mechas in a range of numbers, if their last exchange
 // is older than every message. at is the time of the write.
-func (t *tx) pruneLearned(after, upto int64, oldest relay.Position, at time.Time) error {
+func (room *retention) pruneLearned(t *tx, after, upto int64, oldest relay.Position, at time.Time) error {
 	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
 	r := t.c.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
 	for r.Next() {
@@ -175,7 +175,7 @@ func (t *tx) pruneLearned(after, upto int64, oldest relay.Position, at time.Time
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(old)) {
-		if err := t.forgetLearned(id, old[id], at); err != nil {
+		if err := room.learning.forgetLearned(t, id, old[id], at); err != nil {
 			return err
 		}
 	}

@@ -41,8 +41,8 @@ const manyNotes = 16 << 10
 // Pushed notes that messages were written to a socket that the key had opened, for
 // Trace. at is the time when the writing began, before any answer can have come. It does
 // not wait. Safe for concurrent use.
-func (d *DB) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
-	p := &d.w.progress.pushes
+func (room *progress) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
+	p := &room.pushes
 	p.mu.Lock()
 	had := len(p.notes)
 	for _, m := range messages {
@@ -53,7 +53,7 @@ func (d *DB) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position
 	many := had < manyNotes && len(p.notes) >= manyNotes
 	p.mu.Unlock()
 	if many {
-		d.submit(someTransaction{}, 0, func(error) {})
+		room.w.submit(someTransaction{}, 0, func(error) {})
 	}
 }
 

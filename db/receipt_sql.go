@@ -11,13 +11,13 @@ import (
 // Receipts reads a piece of the changes of the messages that a Mecha has sent, in commit
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
 // End is false. Safe for concurrent use.
-func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
-	t := d.readers.scan(q.Sender)
+func (m *messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
+	t := m.w.readers.scan(q.Sender)
 	t.most = anyNumber // for the same reason as in Stream
-	return get(ctx, d.in(t), func(x *rx) (relay.ReceiptPage, error) { return x.receipts(q) })
+	return get(ctx, m.w.in(t), func(x *rx) (relay.ReceiptPage, error) { return receipts(x, q) })
 }
 
-func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
+func receipts(x *rx, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	p := relay.ReceiptPage{Upto: q.After}
 	r := x.c.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at, r.notice
 		FROM receipt r CROSS JOIN message m ON m.position = r.message
@@ -28,7 +28,7 @@ func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 		if relay.MechaNumber(r.Int(1)) != q.Sender || !relay.Notice(r.Int(8)).ForSender() {
 			continue
 		}
-		c, err := x.readReceipt(r)
+		c, err := readReceipt(x, r)
 		if err != nil {
 			r.Close()
 			return p, err
@@ -40,7 +40,7 @@ func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 }
 
 // readReceipt makes a Change of a row of the query in receipts.
-func (x *rx) readReceipt(r *sqlite.Rows) (relay.Change, error) {
+func readReceipt(x *rx, r *sqlite.Rows) (relay.Change, error) {
 	c := relay.Change{
 		Receipt: relay.Position(r.Int(0)), Sender: relay.MechaNumber(r.Int(1)), Position: relay.Position(r.Int(2)),
 		Recipient: relay.MechaNumber(r.Int(3)), State: relay.State(r.Int(4)), Detail: r.Text(6), New: true,
@@ -59,6 +59,6 @@ func (x *rx) readReceipt(r *sqlite.Rows) (relay.Change, error) {
 		return c, nil
 	}
 	var err error
-	c.Status, err = x.word(r.Int(5))
+	c.Status, err = word(x, r.Int(5))
 	return c, err
 }

@@ -100,7 +100,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 		if _, err := d.Issue(&relay.IssueKey{At: time.Now().Add(time.Second), Address: relay.Address(fmt.Sprintf("late%d^crew", life))}); err != nil {
 			t.Error(err)
 		}
-		err := d.as(0).point(t.Context(), func(x *rx) error {
+		err := d.w.as(0).point(t.Context(), func(x *rx) error {
 			_, err := x.c.Row(func(r *sqlite.Rows) { secret = append([]byte(nil), r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
 			return err
 		})

@@ -30,21 +30,21 @@ func (d *DB) openLog() error {
 	switch {
 	case err != nil:
 		return err
-	case d.opts.Log == nil && follows && !d.opts.Serve:
-		w.log = &handover{w: w, admin: admin.NewClient(d.path, adminGreeting(d.ids))}
+	case d.w.opts.Log == nil && follows && !d.w.opts.Serve:
+		w.log = &handover{w: w, admin: admin.NewClient(d.w.path, adminGreeting(d.w.ids))}
 		return nil
-	case d.opts.Log == nil && follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.path)
-	case d.opts.Log == nil:
+	case d.w.opts.Log == nil && follows:
+		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.w.path)
+	case d.w.opts.Log == nil:
 		return nil
-	case !d.opts.Serve:
+	case !d.w.opts.Serve:
 		return errors.New("only a server can follow a log")
-	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
-		return fmt.Errorf("%s follows a log already", d.path)
+	case follows && d.w.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
+		return fmt.Errorf("%s follows a log already", d.w.path)
 	case follows && at.Version > newestRules:
-		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, newestRules)
-	case !follows && !d.opts.FoundLog:
-		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.path)
+		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.w.path, at.Version, newestRules)
+	case !follows && !d.w.opts.FoundLog:
+		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.w.path)
 	case !follows:
 		if at, err = w.foundLog(); err != nil {
 			return err
@@ -61,11 +61,11 @@ func (d *DB) openLog() error {
 	w.log = l
 	w.add(l.replica)
 	w.add(&activation{w: w, replica: l.replica})
-	l.propose = newProposer(w, d.opts.Log, at.Log)
-	l.propose.refusal, l.propose.fresh = l.refusal, d.opts.Fresh
+	l.propose = newProposer(w, d.w.opts.Log, at.Log)
+	l.propose.refusal, l.propose.fresh = l.refusal, d.w.opts.Fresh
 	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
-	l.follow = newFollower(l, d.opts.Log, at.Applied)
-	l.admin, err = admin.Listen(d.path, adminGreeting(d.ids))
+	l.follow = newFollower(l, d.w.opts.Log, at.Applied)
+	l.admin, err = admin.Listen(d.w.path, adminGreeting(d.w.ids))
 	return err
 }
 
@@ -140,7 +140,7 @@ func (l *replication) Await(ctx context.Context, p relay.Position) error {
 			return errNotCurrent("this node of the cluster does not have this message yet; ask another one")
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.db.done:
+		case <-l.db.w.done:
 			return errShuttingDown()
 		}
 	}

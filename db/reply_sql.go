@@ -14,8 +14,8 @@ import (
 // that name the question, which only its two parties can send, it looks at the first 1,000.
 // Errors: RateLimited, if too many reads of the sender wait; Internal; that of ctx. Safe for
 // concurrent use.
-func (d *DB) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
-	return readReply(ctx, d.as(q.Question.Sender), q)
+func (m *messages) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
+	return readReply(ctx, m.w.as(q.Question.Sender), q)
 }
 
 // readReply is Reply for a viewer. Most replies are among the first rows, so it begins with a point.
@@ -49,7 +49,7 @@ func (s *replySearch) goOn(x *rx) error {
 		}
 	}
 	// The same rule as IsReplyTo: SQLite passes over a foreign message without reading all of it.
-	u, err := x.findJoined(s.conversation, s.found.Upto+1, math.MaxInt64)
+	u, err := findJoined(x, s.conversation, s.found.Upto+1, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *replySearch) goOn(x *rx) error {
 // begin looks at the messages that name the question, and finds its conversation.
 func (s *replySearch) begin(x *rx) error {
 	question := s.Question.Position
-	u, err := x.findReplies(question, question)
+	u, err := findReplies(x, question, question)
 	if err != nil {
 		return err
 	}
@@ -81,13 +81,13 @@ func (s *replySearch) begin(x *rx) error {
 // look looks for a reply among the messages at some positions. It returns how many they are.
 func (s *replySearch) look(x *rx, positions string, of []any, where string, more ...any) (n int, err error) {
 	args := append(append(append([]any(nil), of...), int64(s.Question.Recipient), int64(s.Question.Sender)), more...)
-	found, _, err := x.readMessages(1, messagesAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
+	found, _, err := readMessages(x, 1, messagesAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
 	if err != nil {
 		return 0, err
 	}
 	if len(found) > 0 {
 		s.found.Reply, s.done = found[0], true
-		s.found.Reply.Payload, err = x.payload(found[0].Position)
+		s.found.Reply.Payload, err = payload(x, found[0].Position)
 		return 0, err
 	}
 	_, err = x.c.Row(func(r *sqlite.Rows) { n, s.found.Upto = int(r.Int(0)), max(s.found.Upto, relay.Position(r.Int(1))) },

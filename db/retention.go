@@ -38,16 +38,23 @@ const (
 // retention removes messages, on the writer's goroutine. Only a server has one that works.
 type retention struct {
 	quiet
-	w       *writer
-	running func(now time.Time) time.Duration // the time since the start, even if the clock is set
-	trust   trust
-	passes  []*pass
-	asked   *asked // what a command has asked for; nil: nothing
-	look    bool   // a command may have asked for something
-	unlist  unlister
-	space   space
-	unused  *relay.PruneUnused // the next write of its kind; nil: none is due
-	pushes  relay.Position     // notes of pushes before this position are to be deleted; 0: none
+	w          *writer
+	dictionary *dictionary
+	directory  *directory
+	learning   *learning
+	mailbox    *mailbox
+	progress   *progress
+	replays    *replays
+	sending    *sending
+	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set
+	trust      trust
+	passes     []*pass
+	asked      *asked // what a command has asked for; nil: nothing
+	readsAsked bool   // a command may have asked for something
+	unlist     unlister
+	space      space
+	unused     *relay.PruneUnused // the next write of its kind; nil: none is due
+	pushes     relay.Position     // notes of pushes before this position are to be deleted; 0: none
 
 	nextRun    time.Duration // in the running time, as the three below
 	nextUnused time.Duration
@@ -93,7 +100,7 @@ type asked struct {
 }
 
 func newRetention(w *writer, running func(time.Time) time.Duration) *retention {
-	r := &retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, look: true}
+	r := &retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, readsAsked: true}
 	r.walk(w.opts.Retention, false)
 	r.walk(w.opts.KeepExpired, true)
 	if r.emptyFor = w.opts.Retention; r.emptyFor == 0 {
@@ -175,8 +182,8 @@ func (r *retention) piece(now time.Time) job {
 		return nil
 	}
 	running := r.running(now)
-	if r.look {
-		r.look = false
+	if r.readsAsked {
+		r.readsAsked = false
 		r.readAsked()
 	}
 	switch {
@@ -431,12 +438,12 @@ func (r *retention) pieceEnded(err error) bool {
 // Arrived takes the messages whose removal was committed.
 func (r *retention) Arrived(t *tx) {
 	if r.w.opts.Serve {
-		r.unlist.removed(t.w.mailbox.removed, r.running(r.w.opts.Now()))
+		r.unlist.removed(r.mailbox.removed, r.running(r.w.opts.Now()))
 	}
 }
 
 // Forget looks for a request of a command, which another process may have written.
-func (r *retention) Forget() { r.look = true }
+func (r *retention) Forget() { r.readsAsked = true }
 
 // behind tells whether a run that should be over is still under way, and not because it
 // has much to catch up with.

@@ -33,7 +33,7 @@ func mustReach(t *testing.T, d *DB, what, query string, most int64) {
 // scalar reads a number.
 func scalar(t *testing.T, d *DB, query string) (n int64) {
 	t.Helper()
-	err := d.as(0).point(t.Context(), func(x *rx) (err error) {
+	err := d.w.as(0).point(t.Context(), func(x *rx) (err error) {
 		n, err = x.c.Number(query)
 		return err
 	})
@@ -47,7 +47,7 @@ func scalar(t *testing.T, d *DB, query string) (n int64) {
 func counted(t *testing.T, d *DB) map[string]int64 {
 	t.Helper()
 	all := map[string]int64{}
-	err := d.as(0).point(t.Context(), func(x *rx) error {
+	err := d.w.as(0).point(t.Context(), func(x *rx) error {
 		var names []string
 		r := x.c.Query("SELECT name FROM sqlite_schema WHERE type = 'table'")
 		for r.Next() {
@@ -128,7 +128,7 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	}
 	t.Logf("after %d %v", half, early)
 	t.Logf("after %d %v", 2*half, late)
-	path := d.path
+	path := d.w.path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func mustLive(t *testing.T, d *DB, c *setClock, keys [3]*relay.Key, step int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, _ := d.ids.MessagePosition(sent.ID)
+		p, _ := d.w.ids.MessagePosition(sent.ID)
 		d.Pushed(bob.Number, c.now(), []relay.Position{p})
 		for _, status := range map[int][]string{0: {"completed"}, 2: {"processing", "completed"}, 3: {"processing", relay.Deferred}}[i%4] {
 			ack := &relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}
@@ -202,7 +202,7 @@ func TestAClockThatJumpsRemovesNothingAtFirst(t *testing.T) {
 			jump := func(by time.Duration) {
 				c.set(by)
 				if restart {
-					path := d.path
+					path := d.w.path
 					if err := d.Close(); err != nil {
 						t.Fatal(err)
 					}
@@ -253,7 +253,7 @@ func TestNoncesOutliveTheirMessages(t *testing.T) {
 	if err != nil || out.(relay.Pruned).Messages != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	path := d.path
+	path := d.w.path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestNoncesOutliveTheirMessages(t *testing.T) {
 	}
 	d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 	for _, nonce := range []relay.NonceHash{77, 79} {
-		if err := d.nonces.Claim(nonce, c.now(), c.now().Add(time.Minute)); relay.ErrorCode(err) != relay.NonceReused {
+		if err := d.replays.used.Claim(nonce, c.now(), c.now().Add(time.Minute)); relay.ErrorCode(err) != relay.NonceReused {
 			t.Errorf("%d: %v", nonce, err)
 		}
 	}
@@ -323,7 +323,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			in, err := Inspect(d.path)
+			in, err := Inspect(d.w.path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +332,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 			if err != nil || would.Messages != 396 || would.Kept != 4 {
 				t.Errorf("it would remove %+v, %v", would, err)
 			}
-			did, err := Prune(t.Context(), PruneOptions{Path: d.path, Schema: d.opts.Schema, Before: before})
+			did, err := Prune(t.Context(), PruneOptions{Path: d.w.path, Schema: d.w.opts.Schema, Before: before})
 			if err != nil || did != would {
 				t.Errorf("it removed %+v, %v", did, err)
 			}
@@ -341,10 +341,10 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if size := fileSize(d.path); size > 3<<20 {
+			if size := fileSize(d.w.path); size > 3<<20 {
 				t.Errorf("the file has %d bytes", size)
 			}
-			if _, said, r := checked(t, d.path); r.Faults > 0 || r.Messages != 4 {
+			if _, said, r := checked(t, d.w.path); r.Faults > 0 || r.Messages != 4 {
 				t.Errorf("%d messages; %s", r.Messages, said)
 			}
 		})
@@ -370,7 +370,7 @@ func mustRun(t *testing.T, d *DB) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s, done := &retentionState{}, make(chan error, 1)
-		d.submit(s, 0, func(err error) { done <- err })
+		d.w.submit(s, 0, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,7 @@ func (r *retention) notePiece(now time.Time) job {
 		a.noted = n.so
 		if n.gone || a.ended {
 			r.w.opts.Logger.Info("messages were removed for relay prune", "messages", a.so.Messages, "payload_bytes", a.so.Bytes, "kept", a.so.Kept)
-			r.asked, r.look, r.toSay = nil, true, relay.Pruned{}
+			r.asked, r.readsAsked, r.toSay = nil, true, relay.Pruned{}
 		}
 	})
 }

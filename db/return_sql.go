@@ -10,13 +10,13 @@ import (
 // Returned reads a piece of the messages that have come back to a Mecha after a deferral, in
 // the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
 // although End is false. Safe for concurrent use.
-func (d *DB) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
-	t := d.readers.point(q.Mecha)
+func (m *messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
+	t := m.w.readers.point(q.Mecha)
 	t.most = anyNumber // for the same reason as in Stream
-	return get(ctx, d.in(t), func(x *rx) (relay.ReturnPage, error) { return x.returned(q) })
+	return get(ctx, m.w.in(t), func(x *rx) (relay.ReturnPage, error) { return returned(x, q) })
 }
 
-func (x *rx) returned(q relay.ReturnQuery) (relay.ReturnPage, error) {
+func returned(x *rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	p := relay.ReturnPage{Upto: q.After}
 	var positions []relay.Position
 	rows := 0
@@ -33,17 +33,17 @@ func (x *rx) returned(q relay.ReturnQuery) (relay.ReturnPage, error) {
 	}
 	p.End = rows < q.Limit
 	for _, at := range positions {
-		m, err := x.message(at)
+		m, err := messageAt(x, at)
 		if err != nil {
 			return p, err
 		}
 		if m == nil || !m.State.Pending() {
 			continue
 		}
-		if m.Payload, err = x.payload(at); err != nil {
+		if m.Payload, err = payload(x, at); err != nil {
 			return p, err
 		}
-		a, err := x.attemptOf(at)
+		a, err := attemptOf(x, at)
 		if err != nil {
 			return p, err
 		}
@@ -54,13 +54,13 @@ func (x *rx) returned(q relay.ReturnQuery) (relay.ReturnPage, error) {
 }
 
 // leaveDeferred leaves out the messages that are put off, and numbers the attempts at others.
-func (x *rx) leaveDeferred(p *relay.StreamPage) (err error) {
+func leaveDeferred(x *rx, p *relay.StreamPage) (err error) {
 	p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool {
 		if err != nil || !m.State.Pending() {
 			return false
 		}
 		var a attempt
-		if a, err = x.attemptOf(m.Position); a.number > 1 {
+		if a, err = attemptOf(x, m.Position); a.number > 1 {
 			m.Attempt = a.number
 		}
 		return a.key == 0 && !a.until.IsZero()

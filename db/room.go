@@ -49,22 +49,30 @@ func (quiet) Do(time.Time)       {}
 
 // nouns has the rooms by their names, for each other.
 type nouns struct {
-	dict      *dictionary
-	mailbox   *mailbox
-	nonces    *noncePacker
-	directory *directory
-	learning  *learningRoom
-	progress  *progress
-	sends     *sending
-	retention *retention
+	*dictionary
+	*mailbox
+	*replays
+	*directory
+	*learning
+	*messages
+	*progress
+	*sending
+	*retention
 }
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
-func newRooms(d *DB, w *writer) (n nouns, all []room) {
-	n = nouns{
-		dict: newDictionary(w), mailbox: newMailbox(w), nonces: &noncePacker{w: w}, directory: newDirectory(w, &d.keys),
-		learning: newLearning(w), progress: newProgress(w), sends: &sending{w: w},
-		retention: newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) }),
-	}
-	return n, []room{n.progress, n.learning, n.nonces, n.mailbox, n.dict, n.sends, n.retention, n.directory}
+func newRooms(w *writer) (n nouns, all []room) {
+	n.dictionary, n.mailbox, n.replays, n.directory = newDictionary(w), newMailbox(w), newReplays(w), newDirectory(w)
+	n.learning, n.messages, n.progress, n.sending = newLearning(w), &messages{w: w}, newProgress(w), &sending{w: w}
+	n.retention = newRetention(w, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
+	n.directory.dictionary, n.directory.learning, n.directory.replays = n.dictionary, n.learning, n.replays
+	n.learning.dictionary, n.learning.directory = n.dictionary, n.directory
+	p := n.progress
+	p.dictionary, p.directory, p.learning, p.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
+	s := n.sending
+	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.dictionary, n.directory, n.learning, n.mailbox, n.progress
+	r := n.retention
+	r.dictionary, r.directory, r.learning, r.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
+	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
+	return n, []room{n.progress, n.learning, n.replays, n.mailbox, n.dictionary, n.sending, n.retention, n.directory}
 }

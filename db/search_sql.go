@@ -31,18 +31,18 @@ type SaveSearch struct {
 // called from the writer's goroutine and must not block; if the store refuses the
 // answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
 // for concurrent use.
-func (d *DB) SaveSearch(s *SaveSearch, done func(error)) {
-	if d.opts.LearnHalfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
+func (l *learning) SaveSearch(s *SaveSearch, done func(error)) {
+	if l.w.opts.LearnHalfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
 		s.Words, s.Listed = nil, nil
 	}
 	if len(s.Words) > 0 {
-		d.found.put(s.ID, &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed})
+		l.found.put(s.ID, &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed})
 	}
-	if d.disk.low.Load() { // the room that is left is for acknowledgements
+	if l.w.disk.low.Load() { // the room that is left is for acknowledgements
 		done(errDiskFull())
 		return
 	}
-	d.submit(s, s.Mecha, done)
+	l.w.submit(s, s.Mecha, done)
 }
 
 func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
@@ -63,13 +63,13 @@ func (s *SaveSearch) apply(t *tx) error {
 	if len(s.Words) > 0 {
 		t.w.learning.searchWords.expect(expires)
 	}
-	return t.trimSearches(s.Mecha)
+	return t.w.learning.trimSearches(t, s.Mecha)
 }
 
 // trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
 // beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
 // the rows for their nonces.
-func (t *tx) trimSearches(id relay.MechaNumber) error {
+func (l *learning) trimSearches(t *tx, id relay.MechaNumber) error {
 	var beyond relay.Position // the newest row to delete; all older ones, too
 	large := false
 	_, err := t.c.Row(func(r *sqlite.Rows) {
@@ -80,7 +80,7 @@ func (t *tx) trimSearches(id relay.MechaNumber) error {
 	}, `SELECT count(*), sum(bytes), min(position) FROM (SELECT position, octet_length(answer) AS bytes
 		FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC LIMIT ?)`, int64(id), int64(searchesPerMecha+1))
 	if err == nil && large {
-		err = t.trimTexts(id, beyond)
+		err = l.trimTexts(t, id, beyond)
 	}
 	if err != nil || beyond == 0 {
 		return err
@@ -92,7 +92,7 @@ func (t *tx) trimSearches(id relay.MechaNumber) error {
 }
 
 // trimTexts removes the texts of the oldest answers of a Mecha after a position, beyond searchBytesPerMecha.
-func (t *tx) trimTexts(id relay.MechaNumber, after relay.Position) error {
+func (l *learning) trimTexts(t *tx, id relay.MechaNumber, after relay.Position) error {
 	var emptied []relay.Position
 	bytes, newest := int64(0), true
 	r := t.c.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
@@ -105,7 +105,7 @@ func (t *tx) trimTexts(id relay.MechaNumber, after relay.Position) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	return t.emptySearches(emptied, searchAnswers)
+	return l.emptySearches(t, emptied, searchAnswers)
 }
 
 // A searchText is what a search has of its query and answer, and loses after some time.
@@ -120,7 +120,7 @@ var (
 )
 
 // emptySearches removes texts of searches, and overwrites them in the file.
-func (t *tx) emptySearches(all []relay.Position, what searchText) error {
+func (l *learning) emptySearches(t *tx, all []relay.Position, what searchText) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -224,14 +224,14 @@ func (e *emptyExpired) apply(t *tx) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	return t.emptySearches(due, e.what)
+	return t.w.learning.emptySearches(t, due, e.what)
 }
 
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search
 // result). Errors: SearchNotFound, also if newer answers have taken its room;
 // NotYourSearch; SearchExpired, an hour after the search.
-func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
-	err = d.as(caller).point(ctx, func(x *rx) error {
+func (l *learning) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
+	err = l.w.as(caller).point(ctx, func(x *rx) error {
 		var owner, expires int64
 		found, err := x.c.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
 			"SELECT mecha, expires_at, answer FROM search WHERE id = ?", string(id))
@@ -239,7 +239,7 @@ func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNu
 		case err != nil:
 			return err
 		case !found:
-			if d.MayBeStale() {
+			if l.w.opts.Fresh != nil {
 				return relay.Errorf(relay.SearchNotFound, "this node of the cluster has no search %s: the node that was asked for it has its answer", relay.Quote(string(id)))
 			}
 			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))

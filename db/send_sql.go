@@ -22,12 +22,12 @@ const idempotencyWindow = 24 * time.Hour
 // RateLimited, if too many writes of the Mecha wait, Overloaded, ShuttingDown,
 // DatabaseLocked, DiskFull, Internal, and StoreFailed, after which it is unknown whether
 // the message was written. Safe for concurrent use.
-func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
-	d.judge(m)
-	sent, err := do[relay.Sent](d, m)
+func (s *sending) Send(m *relay.SendMessage) (relay.Sent, error) {
+	s.judge(m)
+	sent, err := do[relay.Sent](s.w, m)
 	if err != nil {
-		d.tellFounder(m, sent.Full)
-		return relay.Sent{}, d.countCrew(d.suggest(err, m.To, m.Key), m)
+		s.tellFounder(m, sent.Full)
+		return relay.Sent{}, s.countCrew(s.directory.suggest(err, m.To, m.Key), m)
 	}
 	return sent, nil
 }
@@ -36,17 +36,17 @@ func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 // the calls. done must not block: it is called from the writer's goroutine, or at once if
 // the store takes no more writes; after RecipientNotFound or TooManyRecipients, from a goroutine of
 // its own.
-func (d *DB) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
-	d.judge(m)
-	then(d, m, func(sent relay.Sent, err error) {
+func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
+	s.judge(m)
+	then(s.w, m, func(sent relay.Sent, err error) {
 		if err == nil {
 			done(sent, nil)
 			return
 		}
-		d.tellFounder(m, sent.Full)
+		s.tellFounder(m, sent.Full)
 		switch relay.ErrorCode(err) {
 		case relay.RecipientNotFound, relay.TooManyRecipients: // what these say is read, and the writer must not wait for that
-			go func() { done(relay.Sent{}, d.countCrew(d.suggest(err, m.To, m.Key), m)) }()
+			go func() { done(relay.Sent{}, s.countCrew(s.directory.suggest(err, m.To, m.Key), m)) }()
 		default:
 			done(relay.Sent{}, err)
 		}
@@ -54,50 +54,50 @@ func (d *DB) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 }
 
 // judge sets the verdicts of this machine.
-func (d *DB) judge(m *relay.SendMessage) {
-	m.DiskFull, m.MaxPending, m.ConversationLimit = d.disk.low.Load(), d.opts.MaxPending, d.opts.ConversationLimit
-	m.MaxBroadcast, m.MaxBroadcastBytes = d.opts.MaxBroadcast, maxBroadcastBytes
-	m.Sought = d.soughtBy(m)
+func (s *sending) judge(m *relay.SendMessage) {
+	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.disk.low.Load(), s.w.opts.MaxPending, s.w.opts.ConversationLimit
+	m.MaxBroadcast, m.MaxBroadcastBytes = s.w.opts.MaxBroadcast, maxBroadcastBytes
+	m.Sought = s.learning.soughtBy(m)
 }
 
-func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
-	sender, err := t.caller(m.Key)
+func (s *sending) send(t *tx, m *relay.SendMessage) (relay.Sent, error) {
+	sender, err := s.directory.caller(t, m.Key)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	if sent, known, err := t.idempotent(sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
+	if sent, known, err := idempotent(&t.rx, sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
 		return sent, err
 	}
 	if m.OnlyReplay || t.w.log != nil && t.w.log.Used(m.Nonce) {
 		return relay.Sent{}, errNonceReused()
 	}
-	to, err := t.addressees(m, sender)
+	to, err := s.addressees(t, m, sender)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	answered, err := t.answered(m, sender)
+	answered, err := s.answered(t, m, sender)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	if to, err = t.accepting(m, sender, answered, to); err != nil {
+	if to, err = s.accepting(t, m, sender, answered, to); err != nil {
 		return relay.Sent{}, err
 	}
-	conversation, err := t.conversation(m, sender, answered)
+	conversation, err := s.conversation(t, m, sender, answered)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	ahead, err := t.checkRoom(m, to)
+	ahead, err := s.checkRoom(t, m, to)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	limit, err := t.conversationLimit(m, conversation, len(to))
+	limit, err := s.conversationLimit(t, m, conversation, len(to))
 	if err != nil {
 		if relay.ErrorCode(err) == relay.ConversationFull && limit.told == 0 && limit.isFull(m) {
 			return relay.Sent{Full: limit.conversation}, err
 		}
 		return relay.Sent{}, err
 	}
-	sent, err := t.write(m, sender, to, conversation, answered, limit)
+	sent, err := s.write(t, m, sender, to, conversation, answered, limit)
 	if !m.To.IsCrew() {
 		sent.Ahead = ahead
 	}
@@ -106,28 +106,28 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 
 // write writes a message for each of the recipients. The first one founds the conversation
 // if it is new, and the others join it.
-func (t *tx) write(m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
+func (s *sending) write(t *tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
 	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
 	if m.To.IsCrew() {
 		o.broadcast = len(to)
-		t.w.sends.broadcasts++
+		s.broadcasts++
 	}
-	if conversation, err = t.enter(m, sender, conversation); err != nil {
+	if conversation, err = s.enter(t, m, sender, conversation); err != nil {
 		return relay.Sent{}, err
 	}
 	for i, r := range to {
-		p, err := t.insert(m, sender, r.number, conversation, answered, o)
+		p, err := s.insert(t, m, sender, r.number, conversation, answered, o)
 		if err != nil {
 			return relay.Sent{}, err
 		}
-		made, err := t.record(m, p, sender, r, conversation)
+		made, err := s.record(t, m, p, sender, r, conversation)
 		if err != nil {
 			return relay.Sent{}, err
 		}
 		if i == 0 {
 			sent, o = made, once{}
 			conversation = cmp.Or(conversation, int64(p))
-			if err := t.count(limit, conversation, p, len(to)); err != nil {
+			if err := s.count(t, limit, conversation, p, len(to)); err != nil {
 				return relay.Sent{}, err
 			}
 		}
@@ -147,12 +147,12 @@ type once struct {
 
 // checkRoom refuses a message if, by its verdicts, the disk or a mailbox has no room. Else
 // it gives the number of messages that are pending for the last of the recipients.
-func (t *tx) checkRoom(m *relay.SendMessage, to []addressee) (pending int, err error) {
+func (s *sending) checkRoom(t *tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
 	if m.DiskFull {
 		return 0, errDiskFull()
 	}
 	for _, r := range to {
-		pending, err = t.countPending(r.number)
+		pending, err = s.mailbox.countPending(t, r.number)
 		if err != nil {
 			return 0, err
 		}
@@ -167,43 +167,43 @@ func (t *tx) checkRoom(m *relay.SendMessage, to []addressee) (pending int, err e
 
 // enter makes a conversation ready for a message of a sender. It returns the number of the
 // conversation, which is new if nobody has used the label.
-func (t *tx) enter(m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
+func (s *sending) enter(t *tx, m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
 	if conversation < 0 {
 		label := m.Conversation
 		if label == "" { // that of the message that this one answers
 			var err error
-			if label, err = t.conversationID(conversation, 0); err != nil {
+			if label, err = conversationID(&t.rx, conversation, 0); err != nil {
 				return 0, err
 			}
 		}
-		number := t.intern
+		number := s.dictionary.intern
 		if conversation == newLabel {
-			number = t.addWord
+			number = s.dictionary.addWord
 		}
-		id, err := number(string(label))
+		id, err := number(t, string(label))
 		if err != nil {
 			return 0, err
 		}
 		conversation = -id
 	}
-	if err := t.wakeConversation(conversation); err != nil {
+	if err := s.wakeConversation(t, conversation); err != nil {
 		return 0, err
 	}
-	return conversation, t.join(conversation, sender.Mecha.Number)
+	return conversation, s.join(t, conversation, sender.Mecha.Number)
 }
 
 // insert writes the rows of a message in a conversation that enter has made ready. It
 // returns its position.
-func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
+func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
-		id, err := t.intern(text)
+		id, err := s.dictionary.intern(t, text)
 		if err != nil {
 			return 0, err
 		}
 		words[i] = id
 	}
-	t.addPending(recipient, 1)
+	s.mailbox.addPending(t, recipient, 1)
 	p := t.position(m.At)
 	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256,
@@ -220,15 +220,15 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	if err := t.c.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
 		return 0, err
 	}
-	if err := t.join(conversation, recipient); err != nil {
+	if err := s.join(t, conversation, recipient); err != nil {
 		return 0, err
 	}
-	return p, t.index(indexedMessage{p, recipient, sender.Mecha.Number, conversation, answered.position})
+	return p, s.mailbox.index(t, indexedMessage{p, recipient, sender.Mecha.Number, conversation, answered.position})
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
-	id, err := t.conversationID(conversation, p)
+func (s *sending) record(t *tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
+	id, err := conversationID(&t.rx, conversation, p)
 	if err != nil {
 		return relay.Sent{}, err
 	}
@@ -240,8 +240,8 @@ func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, t
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
 		InReplyTo: m.InReplyTo, AckBy: relay.UnixMilli(relay.MilliOf(m.AckBy)), Trace: m.Trace,
 	}
-	t.w.progress.expiry.expect(relay.MilliOf(m.ExpiresAt))
-	t.w.progress.overdue.expect(relay.MilliOf(m.AckBy))
+	s.progress.expiry.expect(relay.MilliOf(m.ExpiresAt))
+	s.progress.overdue.expect(relay.MilliOf(m.AckBy))
 	t.brought.Messages = append(t.brought.Messages, made)
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
@@ -252,11 +252,11 @@ const newLabel = -1 << 62
 // conversation gives the number of the conversation that the sender named, or of that of
 // the message that it answers; 0 for a new one. Errors: ConversationNotFound,
 // NotAParticipant, InvalidRequest.
-func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
+func (s *sending) conversation(t *tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
 	if a.position != 0 && m.Conversation == "" {
 		return a.conversation, nil
 	}
-	number, err := t.namedConversation(m, sender)
+	number, err := s.namedConversation(t, m, sender)
 	if err == nil && a.position != 0 && number != a.conversation {
 		return 0, relay.FieldErrorf(relay.InvalidRequest, "conversation_id", "must be that of the message in in_reply_to, or be left out")
 	}
@@ -271,7 +271,7 @@ type answered struct {
 }
 
 // answered finds the message in InReplyTo. Errors: MessageNotFound, NotAParty.
-func (t *tx) answered(m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
+func (s *sending) answered(t *tx, m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
 	if m.InReplyTo == "" {
 		return a, nil
 	}
@@ -295,18 +295,18 @@ func (t *tx) answered(m *relay.SendMessage, sender *relay.Key) (a answered, err 
 }
 
 // namedConversation gives the number of the conversation that the sender named; 0 for none.
-func (t *tx) namedConversation(m *relay.SendMessage, sender *relay.Key) (int64, error) {
-	if !m.Conversation.Issued() && t.isRemoved(string(m.Conversation)) {
+func (s *sending) namedConversation(t *tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
+	if !m.Conversation.Issued() && s.dictionary.isRemoved(t, string(m.Conversation)) {
 		return newLabel, nil
 	}
-	number, err := t.conversationNumber(m.Conversation)
+	number, err := conversationNumber(&t.rx, m.Conversation)
 	if err != nil || number <= 0 {
 		return number, err
 	}
-	if t.w.sends.members.has(number, sender.Mecha.Number) {
+	if s.members.has(number, sender.Mecha.Number) {
 		return number, nil
 	}
-	in, err := t.participates(number, sender.Mecha.Number)
+	in, err := participates(&t.rx, number, sender.Mecha.Number)
 	if err == nil && !in {
 		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
 	}
@@ -316,7 +316,7 @@ func (t *tx) namedConversation(m *relay.SendMessage, sender *relay.Key) (int64, 
 // conversationNumber gives the value of message.conversation for an id: 0 for "", the
 // position of the founding message for an issued id, minus the number of the word for a
 // label, newLabel for a label that nobody has used. Error: ConversationNotFound.
-func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
+func conversationNumber(x *rx, id relay.ConversationID) (int64, error) {
 	if id == "" {
 		return 0, nil
 	}
@@ -345,18 +345,18 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 
 // IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body
 // that came with it.
-func (d *DB) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
+func (s *sending) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
 	sum := sha256.Sum256(body)
 	return relay.IdempotencyKey{
-		Key:  d.ids.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
-		Body: d.ids.Hash('b', int64(sender), sum[:]) | 1,
+		Key:  s.w.ids.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
+		Body: s.w.ids.Hash('b', int64(sender), sum[:]) | 1,
 	}
 }
 
 // idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now;
 // known is false if there is none. Error: IdempotencyKeyReused, if the key came with
 // another body.
-func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+func idempotent(x *rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
 	if key == (relay.IdempotencyKey{}) {
 		return relay.Sent{}, false, nil
 	}
@@ -370,13 +370,13 @@ func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now 
 	if err != nil || !found || relay.MechaNumber(from) != sender {
 		return relay.Sent{}, false, err
 	}
-	if at, err := x.accepted(p); err != nil || now.Sub(at) > idempotencyWindow {
+	if at, err := accepted(x, p); err != nil || now.Sub(at) > idempotencyWindow {
 		return relay.Sent{}, false, err
 	}
 	if body != key.Body {
 		return relay.Sent{}, false, relay.Errorf(relay.IdempotencyKeyReused, "this Idempotency-Key came with another body before")
 	}
-	m, err := x.message(p)
+	m, err := messageAt(x, p)
 	if err != nil || m == nil {
 		return relay.Sent{}, false, err
 	}
@@ -388,6 +388,6 @@ func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now 
 		return sent, true, nil
 	}
 	sent.Recipient = m.Recipient
-	sent.Ahead, err = x.countAhead(m.Recipient, p)
+	sent.Ahead, err = countAhead(x, m.Recipient, p)
 	return sent, err == nil, err
 }

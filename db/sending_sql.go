@@ -5,6 +5,11 @@ package db
 type sending struct {
 	quiet
 	w          *writer
+	dictionary *dictionary
+	directory  *directory
+	learning   *learning
+	mailbox    *mailbox
+	progress   *progress
 	members    members
 	limited    bool        // a conversation may have a limit
 	to         []addressee // the recipients of the present message

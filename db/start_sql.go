@@ -9,11 +9,11 @@ import (
 )
 
 // start reads the state of the writer, its rooms and the nonces from the file.
-func (w *writer) start(nonces *Nonces) error {
+func (w *writer) start() error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	for _, r := range []interface{ start() error }{w.progress, w.learning, w.sends} {
+	for _, r := range []interface{ start() error }{w.progress, w.learning, w.sending} {
 		if err := r.start(); err != nil {
 			return err
 		}
@@ -40,13 +40,13 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.mailbox.segments.start(); err != nil {
 		return err
 	}
-	if err := w.dict.index.start(); err != nil {
+	if err := w.dictionary.index.start(); err != nil {
 		return err
 	}
 	if err := w.retention.start(now); err != nil {
 		return err
 	}
-	return w.restoreNonces(nonces, now)
+	return w.restoreNonces(w.replays.used, now)
 }
 
 // copyLog makes what the log has durable: it copies the log into the database, or syncs
@@ -86,12 +86,12 @@ func (w *writer) findLast() error {
 // returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
 // before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
 // for concurrent use.
-func (d *DB) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
-	h := relay.NonceHash(d.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
-	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))
+func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
+	h := relay.NonceHash(p.w.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
+	return h, p.used.Claim(h, p.w.opts.Now(), timestamp.Add(p.w.opts.ClockSkew))
 }
 
 // EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).
 // It is the time of the last start that may have lost nonces, or long ago if there was
 // none. Safe for concurrent use.
-func (d *DB) EarliestTimestamp(now time.Time) time.Time { return d.nonces.Earliest(now) }
+func (p *replays) EarliestTimestamp(now time.Time) time.Time { return p.used.Earliest(now) }

@@ -183,7 +183,7 @@ func (s *statsCount) busyOf(mecha int64) *Busy {
 // them: the row of a removed one may go later, with its last message.
 func (s *statsCount) nameBusy(x *rx) (err error) {
 	for _, id := range s.unnamed {
-		if s.busy[id].Mecha, err = x.address(id); err != nil {
+		if s.busy[id].Mecha, err = address(x, id); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	for range many {
 		ids = append(ids, send())
 	}
-	in, err := Inspect(d.path)
+	in, err := Inspect(d.w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	if _, err := d.Send(m); err != nil {
 		t.Fatal(err)
 	}
-	path := d.path
+	path := d.w.path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

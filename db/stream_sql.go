@@ -10,20 +10,20 @@ import (
 
 // Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
 // stream). The piece may be empty although End is false.
-func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
-	t := d.readers.point(q.Mecha)
+func (m *messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
+	t := m.w.readers.point(q.Mecha)
 	t.most = anyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
-	return get(ctx, d.in(t), func(x *rx) (relay.StreamPage, error) { return x.stream(q) })
+	return get(ctx, m.w.in(t), func(x *rx) (relay.StreamPage, error) { return stream(x, q) })
 }
 
-func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
+func stream(x *rx, q relay.StreamQuery) (relay.StreamPage, error) {
 	h := relay.HistoryQuery{Mecha: q.Mecha, Direction: relay.In}
 	if q.PendingOnly {
 		h.State = relay.OnlyPending
 	}
 	pr := positionRange{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
-	if pr.unindexed, err = x.findUnindexed(q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
+	if pr.unindexed, err = findUnindexed(x, q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
 		return relay.StreamPage{}, err
 	}
 	text, args := pr.query(h)
@@ -31,16 +31,16 @@ func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
 	if err != nil {
 		return relay.StreamPage{}, err
 	}
-	return x.streamRows(q, x.c.Query(text, args...), busy)
+	return streamRows(x, q, x.c.Query(text, args...), busy)
 }
 
 // streamRows reads a page. It leaves out the messages that the recipient has put off. busy
 // says that there may be some, because the table attempt has rows of the Mecha.
-func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
+func streamRows(x *rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
 	scanned, bytes := 0, 0
 	for r.Next() {
-		m, err := x.readMessage(r)
+		m, err := readMessage(x, r)
 		if err != nil {
 			r.Close()
 			return p, err
@@ -62,14 +62,14 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.S
 		p.End = false
 	}
 	if p.End {
-		upto, err := x.latest()
+		upto, err := latest(x)
 		if err != nil {
 			return p, err
 		}
 		p.Upto = max(p.Upto, upto)
 	}
 	if busy {
-		if err := x.leaveDeferred(&p); err != nil {
+		if err := leaveDeferred(x, &p); err != nil {
 			return p, err
 		}
 	}
@@ -78,7 +78,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.S
 	}
 	for _, m := range p.Messages {
 		var err error
-		if m.Payload, err = x.payload(m.Position); err != nil {
+		if m.Payload, err = payload(x, m.Position); err != nil {
 			return p, err
 		}
 	}
@@ -86,12 +86,12 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.S
 }
 
 // latest gives the position of the newest message, 0 if there is none.
-func (x *rx) latest() (p relay.Position, err error) {
+func latest(x *rx) (p relay.Position, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
 // Latest gives the position of the newest committed message, 0 if there is none.
-func (d *DB) Latest(ctx context.Context) (relay.Position, error) {
-	return get(ctx, d.in(d.readers.key()), (*rx).latest)
+func (m *messages) Latest(ctx context.Context) (relay.Position, error) {
+	return get(ctx, m.w.in(m.w.readers.key()), latest)
 }

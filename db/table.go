@@ -39,36 +39,36 @@ type kind[W relay.Write, O any] struct {
 }
 
 // newTable has a row for each kind of write.
-func newTable() *table {
+func newTable(n nouns) *table {
 	var all table
-	add(&all, kind[*relay.SendMessage, relay.Sent]{decide: (*tx).send, note: noteSent,
+	add(&all, kind[*relay.SendMessage, relay.Sent]{decide: n.sending.send, note: noteSent,
 		by: func(m *relay.SendMessage) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
-	add(&all, kind[*relay.Acknowledge, relay.AckOutcome]{decide: (*tx).acknowledge,
+	add(&all, kind[*relay.Acknowledge, relay.AckOutcome]{decide: n.progress.acknowledge,
 		by: func(a *relay.Acknowledge) (relay.KeyNumber, relay.NonceHash) { return a.Key, a.Nonce }})
-	add(&all, kind[*relay.MarkDelivered, relay.DeliveredOutcome]{decide: (*tx).markDelivered,
+	add(&all, kind[*relay.MarkDelivered, relay.DeliveredOutcome]{decide: n.progress.markDelivered,
 		by: func(m *relay.MarkDelivered) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
-	add(&all, kind[*relay.ClaimMessages, []relay.ClaimedMessage]{decide: (*tx).claimMessages,
+	add(&all, kind[*relay.ClaimMessages, []relay.ClaimedMessage]{decide: n.progress.claimMessages,
 		by: func(c *relay.ClaimMessages) (relay.KeyNumber, relay.NonceHash) { return c.Key, c.Nonce }})
-	add(&all, kind[*relay.PutProfile, none]{decide: (*tx).putProfile, silent: true, note: noteProfile,
+	add(&all, kind[*relay.PutProfile, none]{decide: n.directory.putProfile, silent: true, note: noteProfile,
 		by: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
 	add(&all, kind[*relay.UseNonce, none]{decide: (*tx).useNonce, silent: true,
 		by: func(u *relay.UseNonce) (relay.KeyNumber, relay.NonceHash) { return u.Key, u.Nonce }})
-	add(&all, kind[*relay.NoteFull, none]{decide: (*tx).noteFull, silent: true,
+	add(&all, kind[*relay.NoteFull, none]{decide: n.sending.noteFull, silent: true,
 		by: func(n *relay.NoteFull) (relay.KeyNumber, relay.NonceHash) { return n.Key, 0 }})
 
-	add(&all, kind[*relay.IssueKey, *relay.Key]{decide: (*tx).issueKey, note: noteIssued, keys: true})
-	add(&all, kind[*relay.RevokeKey, *relay.Key]{decide: (*tx).revokeKey, silent: true, note: noteRevoked, keys: true})
-	add(&all, kind[*relay.RemoveMecha, none]{decide: (*tx).removeMecha, silent: true, note: noteRemoved, keys: true})
-	add(&all, kind[*relay.ExpireMessage, none]{decide: (*tx).expireMessage, silent: true, note: noteExpired})
-	add(&all, kind[*relay.ForgetLearned, none]{decide: (*tx).forget, silent: true, note: noteForgotten})
+	add(&all, kind[*relay.IssueKey, *relay.Key]{decide: n.directory.issueKey, note: noteIssued, keys: true})
+	add(&all, kind[*relay.RevokeKey, *relay.Key]{decide: n.directory.revokeKey, silent: true, note: noteRevoked, keys: true})
+	add(&all, kind[*relay.RemoveMecha, none]{decide: n.directory.removeMecha, silent: true, note: noteRemoved, keys: true})
+	add(&all, kind[*relay.ExpireMessage, none]{decide: n.progress.expireMessage, silent: true, note: noteExpired})
+	add(&all, kind[*relay.ForgetLearned, none]{decide: n.learning.forget, silent: true, note: noteForgotten})
 	add(&all, kind[*relay.Act, any]{decide: (*tx).act})
 
-	add(&all, kind[*relay.ExpireDue, nextDue]{decide: (*tx).expireDue, silent: true})
-	add(&all, kind[*relay.NoteOverdue, nextDue]{decide: (*tx).noteOverdue, silent: true})
-	add(&all, kind[*relay.EndAttempts, nextDue]{decide: (*tx).endAttempts, silent: true})
-	add(&all, kind[*relay.PruneMessages, relay.Pruned]{decide: (*tx).pruneMessages})
-	add(&all, kind[*relay.PruneUnused, relay.PrunedUnused]{decide: (*tx).pruneUnused})
-	add(&all, kind[*relay.CountExchanges, bool]{decide: (*tx).countExchanges, silent: true})
+	add(&all, kind[*relay.ExpireDue, nextDue]{decide: n.progress.expireDue, silent: true})
+	add(&all, kind[*relay.NoteOverdue, nextDue]{decide: n.progress.noteOverdue, silent: true})
+	add(&all, kind[*relay.EndAttempts, nextDue]{decide: n.progress.endAttempts, silent: true})
+	add(&all, kind[*relay.PruneMessages, relay.Pruned]{decide: n.retention.pruneMessages})
+	add(&all, kind[*relay.PruneUnused, relay.PrunedUnused]{decide: n.retention.pruneUnused})
+	add(&all, kind[*relay.CountExchanges, bool]{decide: n.learning.countExchanges, silent: true})
 	add(&all, kind[*relay.Activate, none]{decide: (*tx).activate, silent: true})
 	return &all
 }

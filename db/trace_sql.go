@@ -25,10 +25,10 @@ const pushRows = 4 * pushPage
 // for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
 // wait. Safe for concurrent use.
 func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
-	if err := d.awaitMessage(ctx, id); err != nil {
+	if err := d.w.awaitMessage(ctx, id); err != nil {
 		return nil, 0, err
 	}
-	t, looked, err = readTrace(ctx, d.as(caller.Number), id, asParty(caller.Number), pushRows)
+	t, looked, err = readTrace(ctx, d.w.as(caller.Number), id, asParty(caller.Number), pushRows)
 	if err != nil {
 		return nil, looked, err
 	}
@@ -63,7 +63,7 @@ func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*i
 	if err != nil {
 		return nil, err
 	}
-	seen, err := see(i, func(x *rx) (time.Time, error) { return x.lastSeen(t.Message.Recipient) })
+	seen, err := see(i, func(x *rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
 	t.Situation.LastSeen = later(seen, sawRecipient(t))
 	return t, err
 }
@@ -73,11 +73,11 @@ func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*i
 // through in all.
 func readTrace(ctx context.Context, v viewer, id relay.MessageID, may right, rows int) (t *inspect.Trace, looked int, err error) {
 	t, err = get(ctx, v.point, func(x *rx) (*inspect.Trace, error) {
-		m, err := x.messageFor(id, may)
+		m, err := messageFor(x, id, may)
 		if err != nil {
 			return nil, err
 		}
-		return x.trace(m)
+		return trace(x, m)
 	})
 	if err == nil {
 		looked, err = complete(ctx, v, rows, t)
@@ -93,7 +93,7 @@ func complete(ctx context.Context, v viewer, rows int, traces ...*inspect.Trace)
 	}
 	for from := traces[0].Message.Position; from != 0 && looked < rows; looked += pushPage {
 		err := v.scan(ctx, func(x *rx) (err error) {
-			from, err = x.tracePushes(from, traces...)
+			from, err = tracePushes(x, from, traces...)
 			return err
 		})
 		if err != nil {
@@ -112,12 +112,12 @@ func complete(ctx context.Context, v viewer, rows int, traces ...*inspect.Trace)
 }
 
 // lastSeen tells when a Mecha was there for the last time, as far as the file has it.
-func (x *rx) lastSeen(id relay.MechaNumber) (time.Time, error) {
+func lastSeen(x *rx, id relay.MechaNumber) (time.Time, error) {
 	used, err := x.c.Number(lastUse, int64(id))
 	if err != nil {
 		return time.Time{}, err
 	}
-	positions, args, err := x.newestOf(id, relay.Out, 0, 1)
+	positions, args, err := newestOf(x, id, relay.Out, 0, 1)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -125,7 +125,7 @@ func (x *rx) lastSeen(id relay.MechaNumber) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return x.sawSend(relay.UnixMilli(used), relay.Position(sent))
+	return sawSend(x, relay.UnixMilli(used), relay.Position(sent))
 }
 
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
@@ -136,7 +136,7 @@ const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_
 // sawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
 // newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
 // later. A message that an operator sent for it from a console is no sign of it.
-func (x *rx) sawSend(used time.Time, newest relay.Position) (time.Time, error) {
+func sawSend(x *rx, used time.Time, newest relay.Position) (time.Time, error) {
 	if newest == 0 || !newest.Time().After(used) {
 		return used, nil
 	}
@@ -205,18 +205,18 @@ func rank(k inspect.StepKind) int {
 
 // trace reads what one transaction has of a message's life: its receipts, and the situation. A
 // message that retention removes meanwhile is MessageNotFound.
-func (x *rx) trace(m *relay.Message) (*inspect.Trace, error) {
+func trace(x *rx, m *relay.Message) (*inspect.Trace, error) {
 	t := &inspect.Trace{Message: m}
 	s := &t.Situation
 	s.Message = m
-	if err := x.traceReceipts(t); err != nil {
+	if err := traceReceipts(x, t); err != nil {
 		return nil, err
 	}
 	alive, err := x.c.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE m.id = ?2", x.now.UnixMilli(), int64(m.Recipient))
 	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
 		return t, err
 	}
-	a, err := x.attemptOf(m.Position)
+	a, err := attemptOf(x, m.Position)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (x *rx) trace(m *relay.Message) (*inspect.Trace, error) {
 	if !a.until.IsZero() {
 		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker
 	}
-	s.Ahead, err = x.countAhead(m.Recipient, m.Position)
+	s.Ahead, err = countAhead(x, m.Recipient, m.Position)
 	return t, err
 }
 
@@ -234,7 +234,7 @@ func (x *rx) trace(m *relay.Message) (*inspect.Trace, error) {
 const liveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
-func (x *rx) traceReceipts(t *inspect.Trace) error {
+func traceReceipts(x *rx, t *inspect.Trace) error {
 	var key, receipt int64
 	_, err := x.c.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
 		"SELECT sender_key, idempotency_key, receipt FROM message WHERE position = ?", int64(t.Message.Position))
@@ -242,12 +242,12 @@ func (x *rx) traceReceipts(t *inspect.Trace) error {
 		return err
 	}
 	accepted := inspect.Step{At: t.Message.CreatedAt, What: inspect.StepAccepted}
-	if err := x.nameKey(&accepted, key); err != nil {
+	if err := nameKey(x, &accepted, key); err != nil {
 		return err
 	}
 	t.Steps = append(t.Steps, accepted)
 	for receipt != 0 {
-		s, previous, err := x.step(receipt)
+		s, previous, err := step(x, receipt)
 		if err != nil {
 			return err
 		}
@@ -262,12 +262,12 @@ func (x *rx) traceReceipts(t *inspect.Trace) error {
 }
 
 // step reads the receipt at a position as a Step, and the position of the one before it.
-func (x *rx) step(position int64) (s inspect.Step, previous int64, err error) {
+func step(x *rx, position int64) (s inspect.Step, previous int64, err error) {
 	var state relay.State
-	var word, key int64
+	var status, key int64
 	var notice relay.Notice
 	ok, err := x.c.Row(func(r *sqlite.Rows) {
-		previous, state, word, key, notice = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5), relay.Notice(r.Int(6))
+		previous, state, status, key, notice = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5), relay.Notice(r.Int(6))
 		s.ClientTS, s.Detail, s.Until = r.Text(3), r.Text(4), relay.UnixMilli(r.Int(7))
 	}, "SELECT previous, state, status, client_ts, detail, key, notice, until FROM receipt WHERE position = ?", position)
 	if err == nil && !ok {
@@ -277,14 +277,14 @@ func (x *rx) step(position int64) (s inspect.Step, previous int64, err error) {
 		return s, 0, err
 	}
 	s.At = relay.Position(position).Time()
-	if s.Status, err = x.word(word); err != nil {
+	if s.Status, err = word(x, status); err != nil {
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
 	if s.What == inspect.StepClaimed {
 		s.Worker, s.Detail = s.Detail, ""
 	}
-	return s, previous, x.nameKey(&s, key)
+	return s, previous, nameKey(x, &s, key)
 }
 
 func stepKind(state relay.State, status string, notice relay.Notice) inspect.StepKind {
@@ -308,7 +308,7 @@ func stepKind(state relay.State, status string, notice relay.Notice) inspect.Ste
 }
 
 // nameKey sets the key of a step.
-func (x *rx) nameKey(s *inspect.Step, number int64) error {
+func nameKey(x *rx, s *inspect.Step, number int64) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
@@ -316,7 +316,7 @@ func (x *rx) nameKey(s *inspect.Step, number int64) error {
 
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
 // messages. It returns where the next page begins; 0 if there is none.
-func (x *rx) tracePushes(after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
+func tracePushes(x *rx, after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
 	found := make([][]pushed, len(traces))
 	r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	n := 0
@@ -340,7 +340,7 @@ func (x *rx) tracePushes(after relay.Position, traces ...*inspect.Trace) (next r
 	for i, t := range traces {
 		for _, p := range found[i] {
 			s := inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}
-			if err := x.nameKey(&s, p.key); err != nil {
+			if err := nameKey(x, &s, p.key); err != nil {
 				return 0, err
 			}
 			t.Steps = append(t.Steps, s)

@@ -61,7 +61,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	d := openHere(t)
 	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
 	noMatch := relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "normal"} // a word in use, but of a priority
-	scans := d.readers.scans
+	scans := d.w.readers.scans
 	defer occupy(t, scans, scanConns-1)()
 	free := occupy(t, scans, 1)
 	var ended atomic.Int32
@@ -80,7 +80,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 		t.Errorf("a scan beyond the bound got %v", err)
 	}
 	wg.Go(func() {
-		err := d.readIn(t.Context(), d.readers.scan(other.Mecha.Number), func(*rx) error {
+		err := d.w.readIn(t.Context(), d.w.readers.scan(other.Mecha.Number), func(*rx) error {
 			if n := ended.Load(); n > 0 {
 				t.Errorf("%d scans of the busy Mecha came first", n)
 			}
@@ -108,13 +108,13 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	freeScans := occupy(t, d.readers.scans, scanConns)
+	freeScans := occupy(t, d.w.readers.scans, scanConns)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a read that waits fails the test
 	defer cancel()
-	if m, err := d.Message(ctx, k.Mecha.Number, d.ids.Message(latest)); err != nil || m.Position != latest {
+	if m, err := d.Message(ctx, k.Mecha.Number, d.w.ids.Message(latest)); err != nil || m.Position != latest {
 		t.Error(m, err)
 	}
-	freePoints := occupy(t, d.readers.points, pointConns)
+	freePoints := occupy(t, d.w.readers.points, pointConns)
 	if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: spare.ID}); err != nil {
 		t.Error(err)
 	}
@@ -139,22 +139,22 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
 	d := openHere(t)
 	for range 50 { // in each round, chance decides which reads see their turn first, and which the end
-		free := occupy(t, d.readers.points, pointConns)
+		free := occupy(t, d.w.readers.points, pointConns)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if err := d.readIn(ctx, d.readers.point(1), func(*rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+				if err := d.w.readIn(ctx, d.w.readers.point(1), func(*rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
 		}
-		d.readers.points.waiting(1, 20)
+		d.w.readers.points.waiting(1, 20)
 		cancel()
 		free()
 		wg.Wait()
 	}
-	occupy(t, d.readers.points, pointConns)() // all have come back
+	occupy(t, d.w.readers.points, pointConns)() // all have come back
 }
 
 // One Mecha fills its share of the writer's queue. Still, the next transaction takes
@@ -195,19 +195,19 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 		}
 		wg.Done()
 	}
-	then(d, message(other, "flooding^x", `{}`), func(_ relay.Sent, err error) {
+	then(d.w, message(other, "flooding^x", `{}`), func(_ relay.Sent, err error) {
 		if err != nil {
 			t.Error(err)
 		}
 		in("another's message")
 	})
-	then(d, &relay.RevokeKey{At: time.Now(), ID: other.ID}, func(_ *relay.Key, err error) {
+	then(d.w, &relay.RevokeKey{At: time.Now(), ID: other.ID}, func(_ *relay.Key, err error) {
 		if err != nil {
 			t.Error(err)
 		}
 		in("a revocation")
 	})
-	d.submit(nothing{}, 0, func(err error) {
+	d.w.submit(nothing{}, 0, func(err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -233,7 +233,7 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.words.forget() // from now on, only reads fill the cache
+	d.w.words.forget() // from now on, only reads fill the cache
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 3 * most})
 	if err != nil || len(p.Messages) != 3*most {
 		t.Fatal(len(p.Messages), err)
@@ -247,7 +247,7 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 			t.Fatal(m.Conversation, len(p.Messages), err)
 		}
 	}
-	n := d.words
+	n := d.w.words
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n := len(n.text.young) + len(n.text.old); n > most {

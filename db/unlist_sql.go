@@ -15,10 +15,10 @@ import (
 
 // unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
 // rows in the index.
-func (t *tx) unlist(messages []indexedMessage) error {
-	t.w.mailbox.removed = append(t.w.mailbox.removed, messages...)
+func (room *mailbox) unlist(t *tx, messages []indexedMessage) error {
+	room.removed = append(room.removed, messages...)
 	for _, m := range messages {
-		if err := t.unindex(m); err != nil {
+		if err := room.unindex(t, m); err != nil {
 			return err
 		}
 		if t.w.opts.Serve {

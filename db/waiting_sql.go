@@ -18,12 +18,12 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 		return nil, err
 	}
 	w := &inspect.Waiting{Mecha: a}
-	if err := i.point(ctx, func(x *rx) error { return x.waiting(w, id, most) }); err != nil {
+	if err := i.point(ctx, func(x *rx) error { return waiting(x, w, id, most) }); err != nil {
 		return nil, err
 	}
 	for from, rows := relay.Position(0), inboxRows; rows == inboxRows; {
 		err := i.scan(ctx, func(x *rx) (err error) {
-			from, rows, err = x.countWaiting(w, id, from)
+			from, rows, err = countWaitingFor(x, w, id, from)
 			return err
 		})
 		if err != nil {
@@ -43,7 +43,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
-func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
+func waiting(x *rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { w.Removed, w.LiveKeys = !r.Null(0), int(r.Int(1)) },
 		"SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE id = ?2", x.now.UnixMilli(), int64(id))
 	if err != nil {
@@ -54,7 +54,7 @@ func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
 		return err
 	}
 	w.LastSeen = relay.UnixMilli(seen)
-	pending, args, err := x.pending(id, 0, -1)
+	pending, args, err := pending(x, id, 0, -1)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
 		return err
 	}
 	for _, p := range oldest {
-		m, err := x.message(p)
+		m, err := messageAt(x, p)
 		if err != nil {
 			return err
 		}
-		t, err := x.trace(m)
+		t, err := trace(x, m)
 		if err != nil {
 			return err
 		}
@@ -83,8 +83,8 @@ func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
 
 // countWaiting counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
-func (x *rx) countWaiting(w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
-	pending, args, err := x.pending(id, from, inboxRows)
+func countWaitingFor(x *rx, w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+	pending, args, err := pending(x, id, from, inboxRows)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -266,7 +266,7 @@ func (l *lockState) waits() (since time.Time, waits bool) {
 // held the write lock for more than a second, so that nothing can be written. Safe for
 // concurrent use.
 func (d *DB) CheckWritable() error {
-	since := d.watch.locked.Load()
+	since := d.w.watch.locked.Load()
 	if since == nil {
 		return nil
 	}

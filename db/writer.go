@@ -1,6 +1,7 @@
 package db
 
 import (
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -33,9 +34,12 @@ type writer struct {
 	opts      Options
 	path      string
 	c         *sqlite.Conn
-	disk      *disk
-	listeners *listeners
+	readers   *readerPool
+	disk      disk
+	listeners listeners
 	measures  *Measures
+	watch     *watch
+	done      chan struct{} // closed when the store closes
 	lock      lockState
 	transact  func([]op) error // makes one transaction of the jobs
 	cramped   bool             // the disk had no room at the start (cramped.go)
@@ -54,7 +58,8 @@ type writer struct {
 	checkpoints checkpoints
 	log         sharedLog // nil: the file is its own log
 
-	table *table
+	table   *table
+	mechaOf func(relay.KeyNumber) relay.MechaNumber // whose turn in the queue the writes of a key take
 	nouns
 	rooms   []room
 	tasks   []background // of the rooms, and the writer's own
@@ -62,24 +67,27 @@ type writer struct {
 	joining []op         // jobs that the rooms add to the next transaction
 }
 
-func newWriter(d *DB, c *sqlite.Conn) *writer {
+func newWriter(o Options, path string) *writer {
 	most := maxBatch
-	if !d.opts.Serve {
+	if !o.Serve {
 		most = commandBatch
 	}
 	w := &writer{
 		queue: newQueue(most, maxBatchBytes), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
+		lookups: newLookups(), opts: o, path: path, measures: newMeasures(), done: make(chan struct{}),
+		disk: disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger},
 	}
+	w.readers = newReaderPool(w.measures, w.done)
+	w.watch = newWatch(w, path)
 	w.transact = w.attempt
-	w.foreign = foreign{w: w, readers: d.readers}
-	w.checkpoints = newCheckpoints(w, d.readers)
-	w.table = newTable()
-	w.nouns, w.rooms = newRooms(d, w)
+	w.foreign = foreign{w: w, readers: w.readers}
+	w.checkpoints = newCheckpoints(w, w.readers)
+	w.nouns, w.rooms = newRooms(w)
+	w.table = newTable(w.nouns)
 	for _, r := range w.rooms {
 		w.tasks = append(w.tasks, r)
 	}
-	w.tasks = append(w.tasks, &w.foreign, w.disk, &w.checkpoints)
+	w.tasks = append(w.tasks, &w.foreign, &w.disk, &w.checkpoints)
 	return w
 }
 

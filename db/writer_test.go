@@ -30,7 +30,7 @@ type poison struct{}
 var errPoison = errors.New("poison")
 
 func (poison) apply(t *tx) error {
-	if _, err := t.intern("left behind"); err != nil {
+	if _, err := t.w.dictionary.intern(t, "left behind"); err != nil {
 		return err
 	}
 	return errPoison
@@ -41,7 +41,7 @@ func (poison) size() int { return 0 }
 // wait queues a chore and waits for its commit.
 func (d *DB) wait(c chore) error {
 	done := make(chan error, 1)
-	d.submit(c, 0, func(err error) { done <- err })
+	d.w.submit(c, 0, func(err error) { done <- err })
 	return <-done
 }
 
@@ -80,9 +80,9 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	results := make(chan error, n)
 	sent := make([]relay.Sent, n)
 	for i := range n {
-		then(d, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
+		then(d.w, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
-			d.submit(poison{}, 0, func(err error) {
+			d.w.submit(poison{}, 0, func(err error) {
 				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 					t.Errorf("the poisoned write got %v", err)
 				}
@@ -106,7 +106,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 			t.Errorf("message %d is %s; its sender was told %s", i, m.ID, sent[i].ID)
 		}
 	}
-	err = d.as(0).point(t.Context(), func(x *rx) error {
+	err = d.w.as(0).point(t.Context(), func(x *rx) error {
 		left, err := x.c.Row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
 		if left {
 			t.Error("the poisoned write left something behind")
@@ -133,10 +133,10 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 6)
 	send := func(payload string) {
-		then(d, message(k, "c^d", payload), func(_ relay.Sent, err error) { got <- err })
+		then(d.w, message(k, "c^d", payload), func(_ relay.Sent, err error) { got <- err })
 	}
 	send(`{"n":1}`)
-	then(d, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, func(_ none, err error) { got <- err })
+	then(d.w, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, func(_ none, err error) { got <- err })
 	send(`{"n":2}`)
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d"}, func(err error) { got <- err })
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d", Register: true}, func(err error) { got <- err })
@@ -170,7 +170,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) { done <- err })
 	}
-	d.submit(poison{}, 0, func(error) { done <- nil })
+	d.w.submit(poison{}, 0, func(error) { done <- nil })
 	close(b.release)
 	for range 3 {
 		if err := <-done; err != nil {
@@ -178,7 +178,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		}
 	}
 	var words []string
-	err = d.as(0).point(t.Context(), func(x *rx) error {
+	err = d.w.as(0).point(t.Context(), func(x *rx) error {
 		r := x.c.Query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
 		for r.Next() {
 			words = append(words, r.Text(0))
@@ -222,10 +222,10 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 5)
 	send := func(k *relay.Key) {
-		then(d, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err })
+		then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err })
 	}
 	send(k)
-	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
+	then(d.w, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
 	send(k)
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: "a^b"}, func(err error) { got <- err })
 	send(other)
@@ -295,7 +295,7 @@ func TestAFullQueueIsRefused(t *testing.T) {
 	<-b.entered
 	last := make(chan error, maxQueue)
 	for range maxQueue {
-		d.submit(nothing{}, 0, func(err error) { last <- err })
+		d.w.submit(nothing{}, 0, func(err error) { last <- err })
 	}
 	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.Overloaded {
 		t.Errorf("a write beyond the queue's bound got %v", err)
@@ -330,7 +330,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	go d.wait(b)
 	<-b.entered
 	result := make(chan error, 1)
-	then(d, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { result <- err })
+	then(d.w, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { result <- err })
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
 	close(b.release)
@@ -383,7 +383,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 		return err
 	}
 	// Reads that overlap leave no moment in which SQLite could restart the log.
-	for _, own := range []readTurn{d.readers.scan(1), d.readers.scan(2), d.readers.point(1)} {
+	for _, own := range []readTurn{d.w.readers.scan(1), d.w.readers.scan(2), d.w.readers.point(1)} {
 		readers.Go(func() {
 			for {
 				select {
@@ -391,7 +391,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					return
 				default:
 				}
-				if err := d.readIn(t.Context(), own, read); err != nil {
+				if err := d.w.readIn(t.Context(), own, read); err != nil {
 					t.Error(err)
 					return
 				}
@@ -405,7 +405,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				size := fileSize(d.path + "-wal")
+				size := fileSize(d.w.path + "-wal")
 				mu.Lock()
 				most = max(most, size)
 				mu.Unlock()
