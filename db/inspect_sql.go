@@ -6,6 +6,8 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +19,11 @@ import (
 	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
+	"relay/db/turn"
 )
+
+// inspectConns is how many reads of an Inspector go on at a time.
+const inspectConns = 4
 
 // An Inspector reads a store's file, with or without a server running on it. It sees
 // the messages of all Mechas. It changes nothing, and keeps each state of the file open
@@ -26,9 +32,12 @@ import (
 // wait for a long one.
 type Inspector struct {
 	path string
+	file os.FileInfo // the file that was at the path when the first connection was opened; all others are to it
 	*lookups
-	conns inspectPool
-	watch struct {
+	lane    *lane // opens a connection when all others are in use
+	closing sync.Once
+	closed  chan struct{}
+	watch   struct {
 		mu   sync.Mutex
 		c    *sqlite.Conn // for Changed alone; nil until then
 		data int64        // PRAGMA data_version at the last Changed
@@ -44,28 +53,52 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{path: path, lookups: newLookups()}
-	c, err := i.conns.begin(path)
+	c, info, err := file.OpenReadOnly(path)
 	if err != nil {
 		return nil, err
 	}
-	if i.ids, err = file.ReadIDs(c, path); err != nil {
-		c.Close()
-		return nil, file.Explain(path, err)
+	i := &Inspector{path: path, lookups: newLookups(), closed: make(chan struct{})}
+	i.lane = newLane(turn.Options{Places: inspectConns, Closed: i.closed})
+	i.lane.put(c)
+	if err = info.MustBeCurrent(path); err == nil {
+		if i.file, err = os.Stat(path); err == nil {
+			i.ids, err = file.ReadIDs(c, path)
+			err = file.Explain(path, err)
+		}
 	}
-	i.conns.give(c)
+	if err != nil {
+		i.lane.close()
+		return nil, err
+	}
 	return i, nil
 }
 
-// Close closes the file, once all reads have ended.
-func (i *Inspector) Close() error {
-	i.watch.mu.Lock()
-	defer i.watch.mu.Unlock()
-	err := i.conns.close()
-	if i.watch.c != nil {
-		err = errors.Join(err, i.watch.c.Close())
-		i.watch.c = nil
+// connect opens a further connection.
+func (i *Inspector) connect() (*sqlite.Conn, error) {
+	c, _, err := file.OpenReadOnly(i.path)
+	if err != nil {
+		return nil, err
 	}
+	now, err := os.Stat(i.path)
+	if err == nil && !os.SameFile(now, i.file) {
+		err = fmt.Errorf("%s was replaced by another file", i.path)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close closes the file, once all reads have ended.
+func (i *Inspector) Close() (err error) {
+	i.closing.Do(func() {
+		close(i.closed)
+		err = i.lane.close()
+		if i.watch.c != nil {
+			err = errors.Join(err, i.watch.c.Close())
+		}
+	})
 	return err
 }
 
@@ -81,12 +114,19 @@ func (i *Inspector) Name(purpose string) string {
 }
 
 // point runs f in a transaction that sees one state of the file.
-func (i *Inspector) point(_ context.Context, f func(*rx) error) error {
-	c, err := i.conns.take()
-	if err != nil {
+func (i *Inspector) point(ctx context.Context, f func(*rx) error) error {
+	if err := i.lane.Take(ctx, 0, anyNumber); err != nil {
 		return err
 	}
-	defer i.conns.give(c)
+	defer i.lane.Give(0)
+	c := i.lane.pop()
+	if c == nil {
+		var err error
+		if c, err = i.connect(); err != nil {
+			return err
+		}
+	}
+	defer i.lane.put(c)
 	if err := c.Begin(); err != nil {
 		return err
 	}
@@ -125,11 +165,15 @@ func see[T any](i *Inspector, read func(*rx) (T, error)) (T, error) {
 
 // Changed tells whether another process has committed since the last call of Changed.
 func (i *Inspector) Changed() (changed bool, err error) {
+	if err := i.lane.Take(context.Background(), 0, anyNumber); err != nil {
+		return false, err
+	}
+	defer i.lane.Give(0)
 	w := &i.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.c == nil {
-		if w.c, err = i.conns.open(); err != nil {
+		if w.c, err = i.connect(); err != nil {
 			return false, err
 		}
 	}

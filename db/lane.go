@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,28 +76,33 @@ func (l *lane) put(c *sqlite.Conn) {
 	l.idle = append(l.idle, c)
 }
 
-// pop takes the connection that was used last, because its cache is the warmest.
+// pop takes the connection that was used last, because its cache is the warmest. It returns
+// nil if the lane has opened none for this place.
 func (l *lane) pop() *sqlite.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := len(l.idle) - 1
+	if last < 0 {
+		return nil
+	}
 	c := l.idle[last]
 	l.idle = l.idle[:last]
 	return c
 }
 
 // close waits until all connections are idle, and closes them.
-func (l *lane) close() {
+func (l *lane) close() error {
 	l.Hold(nil)
-	l.closeIdle()
+	return l.closeIdle()
 }
 
 // closeIdle closes the connections, all of which are idle.
-func (l *lane) closeIdle() {
+func (l *lane) closeIdle() (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.idle {
-		c.Close()
+	for _, c := range slices.Backward(l.idle) {
+		err = errors.Join(err, c.Close())
 	}
 	l.idle = nil
+	return err
 }
