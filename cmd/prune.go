@@ -82,7 +82,7 @@ everything.`,
 
 func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) error {
 	now := time.Now()
-	var due db.PruneResult
+	var due relay.Pruned
 	err := a.withInspector(func(in *db.Inspector) error {
 		seen, err := in.ClockSeen()
 		if err != nil {
@@ -99,7 +99,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 	case err != nil:
 		return err
 	case dry:
-		return a.printPruned(due, true)
+		return a.printPruned(db.PruneResult{Messages: int64(due.Messages), Bytes: due.Bytes, Kept: int64(due.Kept)}, true)
 	}
 	if due.Messages > 0 { // noted before, because the removal goes on even if this command is killed
 		err := a.withDB(false, func(d *db.DB) error {
@@ -110,7 +110,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		}
 	}
 	progress, end := show.Reporting(a.stderr)
-	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,
+	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: int64(due.Messages),
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
 	if result.Messages > 0 {

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"relay/db/file"
 	"relay/db/relay"
@@ -71,9 +70,4 @@ func (t *tx) act(a *relay.Act) (outcome any, err error) {
 		}
 	}
 	return outcome, file.AddAct(t.c, n)
-}
-
-// Acts reads the audit log from a time on, the oldest act first.
-func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
-	return see(i, func(x *rx) ([]relay.NotedAct, error) { return file.ReadActs(x.c, since) })
 }

@@ -278,19 +278,6 @@ func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
 	return nil
 }
 
-// Directory gives up to limit registered Mechas, by address, those after an address,
-// without their cards.
-func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
-	return see(i, func(x *rx) ([]relay.Entry, error) {
-		return entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
-	})
-}
-
-// Entry reads one Mecha with its card. Error: MechaNotFound.
-func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
-	return see(i, func(x *rx) (relay.Entry, error) { return entry(x, a) })
-}
-
 // Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
 // visible to viewer.
 func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {

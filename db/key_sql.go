@@ -168,11 +168,6 @@ func (d *directory) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, e
 	return get(ctx, d.w.as(0).scan, func(x *rx) ([]*relay.Key, error) { return keysOf(x, of) })
 }
 
-// KeysOf lists the keys of one address, or all if it is "", the oldest first.
-func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
-	return see(i, func(x *rx) ([]*relay.Key, error) { return keysOf(x, a) })
-}
-
 func keysOf(x *rx, a relay.Address) ([]*relay.Key, error) {
 	return keys(x, "? IN ('', m.address) ORDER BY k.id", string(a))
 }

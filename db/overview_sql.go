@@ -2,17 +2,13 @@ package db
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/sqlite"
-	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -293,29 +289,4 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 		return err
 	})
 	return s, err
-}
-
-// diskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
-func diskFree(path string) int64 {
-	free, err := sqlite.FreeDisk(filepath.Dir(path))
-	if err != nil {
-		return -1
-	}
-	return free
-}
-
-// serving tells whether a process serves the file, by the lock that it would have.
-func (i *Inspector) serving() inspect.Serving {
-	real, err := filepath.EvalSymlinks(i.path)
-	if err != nil {
-		return inspect.ServingUnknown
-	}
-	held, err := lock.IsHeld(real + ".lock")
-	switch {
-	case held:
-		return inspect.Served
-	case err == nil, errors.Is(err, fs.ErrNotExist):
-		return inspect.NotServed
-	}
-	return inspect.ServingUnknown // this system does not tell
 }

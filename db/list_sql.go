@@ -1,0 +1,143 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"relay/db/file"
+	"relay/db/inspect"
+	"relay/db/relay"
+)
+
+// Message reads the record of any message, without its payload. Error: MessageNotFound.
+func (i *Inspector) Message(id relay.MessageID) (*relay.Message, error) {
+	return see(i, func(x *rx) (*relay.Message, error) { return messageByID(x, id) })
+}
+
+// Payload reads the exact bytes of any message. Error: MessageNotFound.
+func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
+	return see(i, func(x *rx) ([]byte, error) { return payloadFor(x, id, nil) })
+}
+
+// Messages lists up to q.Limit messages. more tells that further ones match. It reads
+// the file in several views, so under a server's writes the list is not of one state of
+// the file. The end of ctx ends it between two views; then the list has what was found until
+// then. Errors: MechaNotFound, CursorNotFound, and that of ctx.
+func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*relay.Message, more bool, err error) {
+	h, err := i.history(q)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		page, err := readPage(ctx, i.scan, h)
+		keepStatus(&page, q.Status)
+		if err == nil && q.Text != "" {
+			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
+		}
+		if err != nil {
+			return list, false, err
+		}
+		list = append(list, page.Messages...)
+		if len(list) > q.Limit {
+			return list[:q.Limit], true, nil
+		}
+		if !page.More || ctx.Err() != nil {
+			return list, false, ctx.Err()
+		}
+		if h.Descending {
+			h.Before = page.Next
+		} else {
+			h.After = page.Next
+		}
+	}
+}
+
+// history makes the query for the pages of a list. Error: MechaNotFound.
+func (i *Inspector) history(q inspect.ListQuery) (h relay.HistoryQuery, err error) {
+	h = relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
+		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
+		Priority: q.Priority, Descending: !q.Oldest}
+	if q.Mecha == "" {
+		if q.Peer != "" { // without a Mecha, the messages that Peer sent or received
+			h.Peer, q.Mecha = "", q.Peer
+		}
+	}
+	if q.Mecha == "" {
+		return h, nil
+	}
+	h.Mecha, err = i.number(q.Mecha)
+	return h, err
+}
+
+// number finds a Mecha, even if it was removed. Error: MechaNotFound.
+func (i *Inspector) number(a relay.Address) (relay.MechaNumber, error) {
+	id, err := see(i, func(x *rx) (int64, error) { return x.c.Number("SELECT id FROM mecha WHERE address = ?", string(a)) })
+	if err == nil && id == 0 {
+		err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", a)
+	}
+	return relay.MechaNumber(id), err
+}
+
+// keepStatus drops the messages of a page whose latest acknowledgement has another
+// status; "" keeps all.
+func keepStatus(p *relay.Page, status string) {
+	if status != "" {
+		p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool { return m.Ack == nil || m.Ack.Status != status })
+	}
+}
+
+const textBytes = 4 << 20 // bytes of payloads that are read in one view; a single payload may have more
+
+// withText gives the messages of a list whose payload has the text.
+func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text string) (found []*relay.Message, err error) {
+	lower := bytes.ToLower([]byte(text))
+	for len(list) > 0 {
+		n, size := 0, 0
+		for n < len(list) && size < textBytes {
+			size += list[n].PayloadBytes
+			n++
+		}
+		err := i.scan(ctx, func(x *rx) error {
+			for _, m := range list[:n] {
+				body, kept, err := keptPayload(x, m.Position)
+				if err != nil {
+					return err
+				}
+				if kept && bytes.Contains(bytes.ToLower(body), lower) {
+					found = append(found, m)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = list[n:]
+	}
+	return found, nil
+}
+
+// Acts reads the audit log from a time on, the oldest act first.
+func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
+	return see(i, func(x *rx) ([]relay.NotedAct, error) { return file.ReadActs(x.c, since) })
+}
+
+// Directory gives up to limit registered Mechas, by address, those after an address,
+// without their cards.
+func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
+	return see(i, func(x *rx) ([]relay.Entry, error) {
+		return entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
+	})
+}
+
+// Entry reads one Mecha with its card. Error: MechaNotFound.
+func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
+	return see(i, func(x *rx) (relay.Entry, error) { return entry(x, a) })
+}
+
+// KeysOf lists the keys of one address, or all if it is "", the oldest first.
+func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
+	return see(i, func(x *rx) ([]*relay.Key, error) { return keysOf(x, a) })
+}

@@ -1,0 +1,59 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"relay/db/relay"
+)
+
+// Prunable counts the messages that were accepted before a time: how many a Prune removes,
+// their payload bytes, and how many must stay for now. It reads the file in several
+// views. The end of ctx ends it between two views.
+func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r relay.Pruned, err error) {
+	const rows = 20_000
+	for after, more := relay.Position(0), true; more; {
+		err := i.scan(ctx, func(x *rx) error {
+			n := int64(0)
+			rows := x.c.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
+			for ; rows.Next(); n++ {
+				m := readDoomed(rows)
+				after = m.position
+				stays, err := stays(x, m, now)
+				if err != nil {
+					rows.Close()
+					return err
+				}
+				if stays {
+					r.Kept++
+				} else {
+					r.Messages, r.Bytes = r.Messages+1, r.Bytes+m.bytes
+				}
+			}
+			more = n > 0
+			return rows.Close()
+		})
+		if err != nil || ctx.Err() != nil {
+			return r, errors.Join(err, ctx.Err())
+		}
+	}
+	return r, nil
+}
+
+// ClockSeen gives the time up to which the clock is known to have gone on: the latest at
+// which a server was sure of its clock. A message may be later, because its server has taken
+// it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
+func (i *Inspector) ClockSeen() (time.Time, error) {
+	return see(i, func(x *rx) (time.Time, error) {
+		noted, err := x.c.Number("SELECT value FROM setting WHERE name = 'clock'")
+		if at := relay.UnixMilli(noted); err != nil || !at.IsZero() {
+			return at, err
+		}
+		newest, err := newest(x)
+		if newest > 0 {
+			return newest.Time(), err
+		}
+		return time.Time{}, err
+	})
+}
