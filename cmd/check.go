@@ -72,7 +72,7 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 		return err
 	}
 	if r.Faults > 0 {
-		return exitError(exitFailure)
+		return exitFailure
 	}
 	return nil
 }

@@ -1,14 +1,17 @@
 package cmd
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -159,4 +162,20 @@ func untrusted(err error) bool {
 	return errors.As(err, &failed) && !errors.As(err, new(x509.HostnameError)) && !errors.As(err, new(x509.CertificateInvalidError))
 }
 
-func asError(err error, target **relay.Error) bool { return errors.As(err, target) }
+// readyTimeout is the time for one question whether a relay is ready.
+const readyTimeout = 5 * time.Second
+
+// askReady asks a relay whether it is ready, for a while.
+func askReady(ctx context.Context, base string, config *tls.Config) (client.Readiness, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	answer, err := client.AskReady(ctx, base, config)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		u, _ := url.Parse(base) // AskReady has read it; its password must not be shown
+		err = fmt.Errorf("the server at %s does not answer", u.Host)
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted: the server has not answered yet")
+	}
+	return answer, err
+}

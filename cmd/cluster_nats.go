@@ -26,7 +26,7 @@ func newClusterFile(path string, members []member) error {
 	}
 	f, err := cluster.NewFile(all)
 	if err != nil {
-		return usageError{err}
+		return usagef("%w", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already; --cluster names another file", path)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"relay/db"
 	"relay/db/relay"
@@ -113,17 +112,6 @@ func (a *app) teachChoices(cmd *cobra.Command) {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 		}
-	}
-}
-
-// describeFlags takes the backquotes out of the texts of flags, which a shell shows as they
-// are. In --help and in manual pages they mark the placeholder of the value.
-func describeFlags(cmd *cobra.Command) {
-	for _, c := range cmd.Commands() {
-		describeFlags(c)
-	}
-	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
-		flags.VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 	}
 }
 

@@ -144,7 +144,7 @@ func (a *app) printVectors() error {
 func knownNames(only, names []string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return usagef("--only: there is no %q%s (relay conformance --list has them all)", o, didYouMean("", nearest(o, names)))
+			return usagef("--only: there is no %q%s (relay conformance --list has them all)", o, didYouMean("", o, names))
 		}
 	}
 	return nil
@@ -201,7 +201,7 @@ func (a *app) printConformance(what string, results []conformance.Result) error 
 		err = a.printVerdicts(what, results, failed)
 	}
 	if err == nil && failed > 0 {
-		err = exitError(exitFailure)
+		err = exitFailure
 	}
 	return err
 }

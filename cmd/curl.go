@@ -49,7 +49,7 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 			}
 			resp, err := relay.Do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
 			if errors.Is(err, client.ErrInvalidRequest) {
-				return usageError{err}
+				return usagef("%w", err)
 			}
 			if err != nil {
 				return err
@@ -81,7 +81,7 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 		if !include {
 			fmt.Fprintf(a.stderr, "relay: %s\n", status)
 		}
-		return exitError(exitFailure)
+		return exitFailure
 	}
 	return nil
 }

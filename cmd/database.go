@@ -9,7 +9,6 @@ import (
 	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/file"
-	"relay/db/relay"
 )
 
 func (a *app) dbFlag(cmd *cobra.Command) {
@@ -49,23 +48,3 @@ func (a *app) withInspector(f func(*db.Inspector) error) error {
 	}
 	return plain(file.Explain(in.Path(), err))
 }
-
-// plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
-func plain(err error) error {
-	var e *relay.Error
-	if !asError(err, &e) || e.Cause != nil {
-		return err
-	}
-	if e.Code == relay.InvalidAddress || e.Code == relay.InvalidRequest {
-		return usagef("%s", e.Detail)
-	}
-	return &sentence{e.Code, e.Detail}
-}
-
-// sentence is a refusal that prints without its code; explain reads the code.
-type sentence struct {
-	code relay.Code
-	text string
-}
-
-func (s *sentence) Error() string { return s.text }

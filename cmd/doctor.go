@@ -313,7 +313,7 @@ func (a *app) printFindings(all []finding) error {
 		}
 	}
 	if problems > 0 {
-		return exitError(exitFailure)
+		return exitFailure
 	}
 	return nil
 }

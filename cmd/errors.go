@@ -48,7 +48,7 @@ func (a *app) printErrors(args []string) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", c.Code, http.Status(c.Code), c.Meaning)
 	}
 	if !found {
-		if meant := didYouMean("", nearest(args[0], codes)); meant != "" {
+		if meant := didYouMean("", args[0], codes); meant != "" {
 			return fmt.Errorf("there is no error code %q%s", args[0], meant)
 		}
 		return fmt.Errorf("there is no error code %q; relay errors lists them all", args[0])

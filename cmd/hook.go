@@ -58,7 +58,8 @@ that has started it has ended or reads no more. Every failure is exit code 1, wr
 usage included: 2 would wake the agent.`,
 		Example: `  relay hook wait --url http://127.0.0.1:8080 --key-file ~/.config/relay/planner.key
   relay hook wait --session mine --timeout 10m </dev/null`,
-		Args: exactly(0, "no arguments"),
+		Args:        exactly(0, "no arguments"),
+		Annotations: map[string]string{usageFails: "since 2 wakes an agent"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout < 0 {
 				return usagef("--timeout must not be negative")
@@ -91,6 +92,7 @@ usage included: 2 would wake the agent.`,
 }
 
 const (
+	exitBell      = exit(2)         // messages are pending
 	maxHookInput  = 4 << 20         // bytes of JSON on stdin
 	hookInputTime = 2 * time.Second // a program that writes no JSON may leave stdin open
 	probeTime     = time.Second     // relay doctor has the lock for a moment
@@ -195,7 +197,7 @@ func (a *app) rung(own relay.Address, fresh []waiting, pending int) error {
 		if err := show.JSON(a.stderr, bellJSON{own, pending, fresh}); err != nil {
 			return err
 		}
-		return exitError(exitBell)
+		return exitBell
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "relay (a notice, not an error): %s for %s.\n", pendingCount(pending), own)
@@ -207,7 +209,7 @@ func (a *app) rung(own relay.Address, fresh []waiting, pending int) error {
 	if _, err := io.WriteString(a.stderr, text.String()); err != nil {
 		return err
 	}
-	return exitError(exitBell)
+	return exitBell
 }
 
 // keptBell is what outlives a wait, in a file for each session. relay doctor shows it.

@@ -140,7 +140,7 @@ func (a *app) printImported(done, failed int, took time.Duration) (err error) {
 		_, err = fmt.Fprintf(a.stdout, "%d imported, %d failed, %.0f a second\n", done, failed, float64(done)/max(took.Seconds(), 0.001))
 	}
 	if err == nil && failed > 0 {
-		err = exitError(exitFailure)
+		err = exitFailure
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instan
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies, AllowOrigins: s.AllowOrigins,
-		Version: buildVersion(), MCP: s.mcp(),
+		Version: http.Version(buildVersion()), MCP: s.mcp(),
 	})
 	in.measure(others, log)
 	in.serve(listener, s)

@@ -82,7 +82,7 @@ func (s *settings) listenElsewhere() (o otherListeners, err error) {
 
 // measure begins to show metrics and, if there is a listener for them, profiles.
 func (in *instance) measure(o otherListeners, log *slog.Logger) {
-	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: buildVersion()})
+	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: http.Version(buildVersion())})
 	if o.metrics == nil {
 		in.api.ServeMetrics(in.meters.Handler())
 	} else {

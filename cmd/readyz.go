@@ -3,10 +3,8 @@ package cmd
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,10 +35,7 @@ but do not make the server unready.`,
 	return cmd
 }
 
-const (
-	readyTimeout = 5 * time.Second        // of one question
-	readyEvery   = 100 * time.Millisecond // between two of them
-)
+const readyEvery = 100 * time.Millisecond // between two questions
 
 // readyz asks until the server is ready or the time is over, at least once. A question
 // that the end of the time cuts short says less than the one before it, so that one counts.
@@ -70,20 +65,6 @@ func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) err
 	return a.printReady(answer)
 }
 
-func askReady(ctx context.Context, base string, config *tls.Config) (client.Readiness, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	answer, err := client.AskReady(ctx, base, config)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		u, _ := url.Parse(base) // AskReady has read it; its password must not be shown
-		err = fmt.Errorf("the server at %s does not answer", u.Host)
-	case errors.Is(err, context.Canceled):
-		err = errors.New("interrupted: the server has not answered yet")
-	}
-	return answer, err
-}
-
 // printReady prints the answer: on stdout, also if the server is not ready, because that
 // is what was asked.
 func (a *app) printReady(answer client.Readiness) (err error) {
@@ -101,7 +82,7 @@ func (a *app) printReady(answer client.Readiness) (err error) {
 		}
 	}
 	if err == nil && !answer.Ready {
-		err = exitError(exitFailure)
+		err = exitFailure
 	}
 	return err
 }

@@ -120,6 +120,9 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
 }
 
+// exitStore is EX_TEMPFAIL: a supervisor should start the process again.
+const exitStore = exit(75)
+
 func envBool(name string) bool {
 	switch value := strings.ToLower(os.Getenv(name)); value {
 	case "", "off", "no":
@@ -222,7 +225,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 		case err := <-in.failed:
 			log.Error("stopping after a failure", "error", err)
 			in.stop()
-			return exitError(exitStore)
+			return exitStore
 		}
 	}
 }

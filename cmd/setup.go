@@ -58,7 +58,7 @@ somebody has changed it since, only what the relay has added is taken out.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !slices.Contains(setup.Names, args[0]) {
-				return usagef("there is no program %q%s; known are %s", args[0], didYouMean("", nearest(args[0], setup.Names)), strings.Join(setup.Names, ", "))
+				return usagef("there is no program %q%s; known are %s", args[0], didYouMean("", args[0], setup.Names), strings.Join(setup.Names, ", "))
 			}
 			if f.undo {
 				return a.setupUndo(&f, args[0])

@@ -53,11 +53,13 @@ func noCommand(group *cobra.Command, word string) error {
 	if group.HasParent() {
 		path = words(group) + " "
 	}
-	return usagef("there is no command %q%s", path+word, didYouMean(path, nearest(word, names)))
+	return usagef("there is no command %q%s", path+word, didYouMean(path, word, names))
 }
 
-// didYouMean ends the sentence about a mistyped word. meant is "" if no word is near.
-func didYouMean(before, meant string) string {
+// didYouMean ends the sentence about a mistyped word with the name that was probably
+// meant, which before stands before. It returns "" if no name is near.
+func didYouMean(before, word string, names []string) string {
+	meant := nearest(word, names)
 	if meant == "" {
 		return ""
 	}
@@ -93,7 +95,7 @@ func noFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return usagef("there is no flag %q%s", typed, didYouMean("--", nearest(name, names)))
+	return usagef("there is no flag %q%s", typed, didYouMean("--", name, names))
 }
 
 // invalidValue refuses the value of a flag; from is where it came from: the
@@ -157,4 +159,15 @@ func slips(a, b string) int {
 		}
 	}
 	return d[len(a)][len(b)]
+}
+
+// describeFlags takes the backquotes out of the texts of flags, which a shell shows as they
+// are. In --help and in manual pages they mark the placeholder of the value.
+func describeFlags(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		describeFlags(c)
+	}
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	}
 }

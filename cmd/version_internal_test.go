@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
-
-	"relay/http"
 )
 
 // What Go notes of a checkout of a commit, of one of a tag, of other sources, and
@@ -16,13 +14,13 @@ func TestTheVersionComesFromTheBuild(t *testing.T) {
 	for _, c := range []struct {
 		version, commit, noted string
 		settings               []debug.BuildSetting
-		want                   http.Version
+		want                   buildInfo
 	}{
-		{"", "", "v0.0.0-20261122145321-623ff16da39a", revision, http.Version{Version: "0.0.0-20261122145321-623ff16da39a", Commit: "623ff16da39a"}},
-		{"", "", "v1.2.3+dirty", revision, http.Version{Version: "1.2.3+dirty", Commit: "623ff16da39a"}},
-		{"", "", "(devel)", nil, http.Version{Version: "dev", Commit: "unknown"}},
-		{"", "", "", nil, http.Version{Version: "dev", Commit: "unknown"}},
-		{"1.2.3", "0123abc", "v0.0.0-20261122145321-623ff16da39a", revision, http.Version{Version: "1.2.3", Commit: "0123abc"}},
+		{"", "", "v0.0.0-20261122145321-623ff16da39a", revision, buildInfo{Version: "0.0.0-20261122145321-623ff16da39a", Commit: "623ff16da39a"}},
+		{"", "", "v1.2.3+dirty", revision, buildInfo{Version: "1.2.3+dirty", Commit: "623ff16da39a"}},
+		{"", "", "(devel)", nil, buildInfo{Version: "dev", Commit: "unknown"}},
+		{"", "", "", nil, buildInfo{Version: "dev", Commit: "unknown"}},
+		{"1.2.3", "0123abc", "v0.0.0-20261122145321-623ff16da39a", revision, buildInfo{Version: "1.2.3", Commit: "0123abc"}},
 	} {
 		version, commit = c.version, c.commit
 		c.want.Go = runtime.Version()

@@ -1,0 +1,70 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// An exit is an error that carries an exit code; its message has been printed.
+type exit int
+
+const (
+	exitOK           = 0
+	exitFailure exit = 1
+	exitUsage        = 2
+	exitTimeUp       = 3
+)
+
+func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// usagef makes an error that says how a command is used wrongly.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// usageFails annotates a command that ends with exit code 1 when it is used wrongly,
+// since 2 has a meaning of its own.
+const usageFails = "wrong usage fails"
+
+// timeUp marks a wait that timed out.
+type timeUp struct{ error }
+
+// plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
+func plain(err error) error {
+	var e *relay.Error
+	if !errors.As(err, &e) || e.Cause != nil {
+		return err
+	}
+	if e.Code == relay.InvalidAddress || e.Code == relay.InvalidRequest {
+		return usagef("%s", e.Detail)
+	}
+	return &sentence{e.Code, e.Detail}
+}
+
+// sentence is a refusal that prints without its code; explain reads the code.
+type sentence struct {
+	code relay.Code
+	text string
+}
+
+func (s *sentence) Error() string { return s.text }
+
+// codeOf returns the API's code of an error, "" if it has none.
+func codeOf(err error) relay.Code {
+	var r *client.Refusal
+	var s *sentence
+	var e *relay.Error
+	switch {
+	case errors.As(err, &r):
+		return r.Code
+	case errors.As(err, &s):
+		return s.code
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return ""
+}
