@@ -21,7 +21,7 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/internal/cli cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
@@ -29,6 +29,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{"cmd/a2a", "http/client db/relay db/strict", "modernc.org database/sql github.com golang.org os"},
 	{"cmd/setup", "", "net database golang.org modernc.org github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt github.com/prometheus github.com/nats-io github.com/yuin github.com/modelcontextprotocol"},
 	{"cmd/metrics", "http ws search db db/measure", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
+	{"cmd/internal/cli", "cmd/internal/show cmd/internal/system http/client db db/file db/relay", "modernc.org database net/http github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},
 	{"cmd/internal/system", "db db/file db/relay", "net database github.com modernc.org"},
 	{"http/apitest", "http", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/a2a"
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -28,7 +29,7 @@ type a2aFlags struct {
 }
 
 func (a *app) a2aCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var f a2aFlags
 	cmd := &cobra.Command{
 		Use:   "a2a",
@@ -49,16 +50,16 @@ the rest.`,
 		Example: `  relay a2a --as gateway^acme --key-file gateway.key
   relay a2a --as gateway^acme --offer planner^acme,flights^acme
   relay a2a --as gateway^acme --listen 0.0.0.0:8090 --token-file a2a.token`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
 			return a.serveA2A(cmd.Context(), relay, &f)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.as, "as", "", "the door's own Mecha, an `address`: the door rejects what comes to it and is no answer (required)")
 	flags.StringVar(&f.addr, "listen", "127.0.0.1:8090", "`address` to listen on")
@@ -75,23 +76,23 @@ the rest.`,
 func (f *a2aFlags) config(c *client.Client) (a2a.Config, error) {
 	own, err := relay.ParseAddress(f.as)
 	if err != nil {
-		return a2a.Config{}, usagef("--as takes the address of the door's own Mecha, such as gateway^acme: the door rejects what comes to it and is no answer")
+		return a2a.Config{}, cli.Usagef("--as takes the address of the door's own Mecha, such as gateway^acme: the door rejects what comes to it and is no answer")
 	}
 	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Patience: f.retry, Wait: f.wait, TTL: f.ttl}
 	for flag, d := range map[string]time.Duration{"wait": f.wait, "ttl": f.ttl, "retry": f.retry} {
 		if d < 0 {
-			return config, usagef("--%s must not be negative", flag)
+			return config, cli.Usagef("--%s must not be negative", flag)
 		}
 	}
 	for _, text := range f.offer {
 		address, err := relay.ParseAddress(text)
 		if err != nil {
-			return config, usagef("--offer takes addresses, such as planner^acme; %q is none", text)
+			return config, cli.Usagef("--offer takes addresses, such as planner^acme; %q is none", text)
 		}
 		config.Offer = append(config.Offer, address)
 	}
 	if u, err := url.Parse(f.publicURL); f.publicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil) {
-		return config, usagef("--public-url takes an address such as https://agents.example.com")
+		return config, cli.Usagef("--public-url takes an address such as https://agents.example.com")
 	}
 	return config, checkHostPort("listen", f.addr)
 }
@@ -104,11 +105,11 @@ func (f *a2aFlags) readToken(addr net.Addr) (token string, local bool, err error
 	local = ok && tcp.IP.IsLoopback()
 	if f.tokenFile == "" {
 		if !local {
-			err = usagef("anybody who reaches %s could use this door: name a file with a token (--token-file), or listen on a loopback address", addr)
+			err = cli.Usagef("anybody who reaches %s could use this door: name a file with a token (--token-file), or listen on a loopback address", addr)
 		}
 		return "", local, err
 	}
-	if token, err = secretFrom(f.tokenFile, ""); err != nil {
+	if token, err = cli.ReadSecret(f.tokenFile, ""); err != nil {
 		return "", local, err
 	}
 	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -145,22 +146,22 @@ func (a *app) serveA2A(ctx context.Context, c *client.Client, f *a2aFlags) error
 	}
 	config.URL = cmp.Or(config.URL, "http://"+listener.Addr().String())
 	if !config.Local {
-		fmt.Fprintln(a.stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this door speaks plain HTTP. Put a TLS proxy before it, and let nothing else reach it.")
+		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this door speaks plain HTTP. Put a TLS proxy before it, and let nothing else reach it.")
 	}
 	config.Report = func(e client.Event) {
 		if e.What != client.Connected {
-			e.Err = advice(e.Err)
-			fmt.Fprintln(a.stderr, "relay:", e)
+			e.Err = cli.Advice(e.Err)
+			fmt.Fprintln(a.Stderr, "relay:", e)
 		}
 	}
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			MechaID relay.Address `json:"mecha_id"`
 			Address string        `json:"address"`
 			URL     string        `json:"url"`
 		}{config.Own, listener.Addr().String(), config.URL})
 	} else {
-		_, err = fmt.Fprintf(a.stdout, "A2A as %s: %s/a2a/NAME^CREW\n", config.Own, config.URL)
+		_, err = fmt.Fprintf(a.Stdout, "A2A as %s: %s/a2a/NAME^CREW\n", config.Own, config.URL)
 	}
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ func (a *app) whose(ctx context.Context, c *client.Client) (own relay.Address, e
 			return "", err
 		}
 		pause := b.Pause(err)
-		fmt.Fprintln(a.stderr, "relay:", client.Event{What: client.Waiting, Err: advice(err), Pause: pause})
+		fmt.Fprintln(a.Stderr, "relay:", client.Event{What: client.Waiting, Err: cli.Advice(err), Pause: pause})
 		client.Sleep(ctx, pause)
 	}
 }

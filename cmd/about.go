@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"relay/cmd/internal/cli"
 )
 
 func (a *app) versionCommand() *cobra.Command {
@@ -11,13 +13,13 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  relay version --json",
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
-			if a.json {
-				return a.printJSON(v)
+			v := cli.BuildVersion()
+			if a.JSON {
+				return a.PrintJSON(v)
 			}
-			_, err := fmt.Fprintf(a.stdout, "relay %s (commit %s, %s)\n", v.Version, v.Commit, v.Go)
+			_, err := fmt.Fprintf(a.Stdout, "relay %s (commit %s, %s)\n", v.Version, v.Commit, v.Go)
 			return err
 		},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 )
 
@@ -16,7 +17,7 @@ import (
 var ackStatus = regexp.MustCompile(`^(?i)[a-z][a-z0-9_]{0,31}$`)
 
 func (a *app) ackCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var detail, detailFile string
 	cmd := &cobra.Command{
 		Use:   "ack ID [STATUS]",
@@ -27,16 +28,16 @@ processing report progress, and the message stays pending. To repeat an ack does
 no harm.`,
 		Example: `  relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4
   relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4 failed --detail 'no seats left'`,
-		Args: between(1, 2, "a message id and at most one status"),
+		Args: cli.Between(1, 2, "a message id and at most one status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status := append(args, "completed")[1]
 			if !ackStatus.MatchString(status) {
-				return usagef("%q is not a valid status, such as completed or failed: at most 32 letters, digits and _", status)
+				return cli.Usagef("%q is not a valid status, such as completed or failed: at most 32 letters, digits and _", status)
 			}
 			if detail != "" && detailFile != "" {
-				return usagef("--detail or --detail-file, not both")
+				return cli.Usagef("--detail or --detail-file, not both")
 			}
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -54,23 +55,23 @@ no harm.`,
 			return a.printChange(out.JSON)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	cmd.Flags().StringVar(&detail, "detail", "", "the reason, as a `text` for the sender")
 	cmd.Flags().StringVar(&detailFile, "detail-file", "", "the reason is in this `file`; - is stdin")
 	return cmd
 }
 
 func (a *app) deliverCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	cmd := &cobra.Command{
 		Use:   "deliver ID",
 		Short: "Mark a message as delivered",
 		Long: `Tell the sender that a message has reached the Mecha of RELAY_KEY. The message
 stays pending until it is acknowledged. To repeat this does no harm.`,
 		Example: "  relay deliver msg_0t3z1hj9e001xzqx8pz68qj0y4",
-		Args:    exactly(1, "one message id"),
+		Args:    cli.Exactly(1, "one message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -81,14 +82,14 @@ stays pending until it is acknowledged. To repeat this does no harm.`,
 			return a.printChange(out)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	return cmd
 }
 
 // printChange prints the relay's answer to an ack or a deliver.
 func (a *app) printChange(answer []byte) error {
-	if a.json {
-		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
+	if a.JSON {
+		_, err := fmt.Fprintf(a.Stdout, "%s\n", answer)
 		return err
 	}
 	var out struct {
@@ -100,12 +101,12 @@ func (a *app) printChange(answer []byte) error {
 		return err
 	}
 	if out.Duplicate {
-		fmt.Fprintln(a.stderr, "nothing has changed: the message had this status before")
+		fmt.Fprintln(a.Stderr, "nothing has changed: the message had this status before")
 	}
 	line := out.MessageID + "  " + out.State
 	if out.Status != "" {
 		line += "  " + out.Status
 	}
-	_, err := fmt.Fprintln(a.stdout, relay.Visible(line))
+	_, err := fmt.Fprintln(a.Stdout, relay.Visible(line))
 	return err
 }

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
 	"golang.org/x/time/rate"
+
+	"relay/cmd/internal/cli"
 )
 
 // acmeCertificates gets and renews certificates by ACME (RFC 8555). It proves that
@@ -46,7 +48,7 @@ func newACME(s *settings, log *slog.Logger) *acmeCertificates {
 		Prompt:     autocert.AcceptTOS, // the help of --acme says so
 		HostPolicy: autocert.HostWhitelist(s.ACME...),
 		Email:      s.ACMEEmail,
-		Client:     &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + buildVersion().Version, HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
+		Client:     &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + cli.BuildVersion().Version, HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
 	}
 	return a
 }
@@ -139,7 +141,7 @@ func (a *acmeCertificates) close(ctx context.Context) {
 func (s *settings) checkACME() error {
 	if len(s.ACME) == 0 {
 		if s.ACMEEmail != "" {
-			return usagef("--acme-email needs --acme")
+			return cli.Usagef("--acme-email needs --acme")
 		}
 		return nil
 	}
@@ -149,11 +151,11 @@ func (s *settings) checkACME() error {
 		_, notIP := netip.ParseAddr(d)
 		if notIP == nil || !strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" ||
 			strings.Trim(d, ".-") != d || strings.Contains(d, "..") || len(d) > 253 {
-			return usagef("--acme takes a domain, such as relay.example.com, in ASCII (xn--…); %q is not one", d)
+			return cli.Usagef("--acme takes a domain, such as relay.example.com, in ASCII (xn--…); %q is not one", d)
 		}
 	}
 	if !strings.HasPrefix(s.ACMEDirectory, "https://") && !strings.HasPrefix(s.ACMEDirectory, "http://127.0.0.1:") {
-		return usagef("--acme-directory must begin with https://")
+		return cli.Usagef("--acme-directory must begin with https://")
 	}
 	return nil
 }

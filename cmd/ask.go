@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -17,7 +18,7 @@ import (
 const longestAsk = 23 * time.Hour
 
 func (a *app) askCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var m outgoing
 	var f sendFlags
 	var find string
@@ -51,18 +52,18 @@ expires, the exit code is 1.`,
   relay ask --find 'book a flight' '{"to":"Lisbon"}'
   relay ask bob^demo @order.json --timeout 10m --idempotency-key order-17
   relay ask bob^demo '{"and":"then?"}' --in-reply-to "$ID" --json`,
-		Args: between(0, 2, "an address, or --find, and at most one payload"),
+		Args: cli.Between(0, 2, "an address, or --find, and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.waitReply <= 0 {
-				return usagef("--timeout must be above 0")
+				return cli.Usagef("--timeout must be above 0")
 			}
-			relay, err := c.client()
+			relay, err := c.Client()
 			switch {
 			case err != nil:
 			case cmd.Flags().Changed("find"):
 				err = a.prepareFound(cmd.Context(), relay, &m, &f, find, args)
 			case len(args) == 0:
-				err = usagef("ask takes an address, or --find with what the Mecha should be able to do")
+				err = cli.Usagef("ask takes an address, or --find with what the Mecha should be able to do")
 			default:
 				err = a.prepare(&m, &f, args)
 			}
@@ -71,12 +72,12 @@ expires, the exit code is 1.`,
 			}
 			err = a.send(cmd.Context(), relay, &m, f)
 			if errors.As(err, new(noReply)) || errors.As(err, new(notKnown)) && cmd.Context().Err() == nil {
-				return timeUp{err}
+				return cli.TimedOut(err)
 			}
 			return err
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	f.add(cmd, &m)
 	addPlace(cmd, &m)
 	cmd.Flags().StringVar(&find, "find", "", "ask the first Mecha that a search for these `words` finds")
@@ -91,13 +92,13 @@ expires, the exit code is 1.`,
 func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f *sendFlags, query string, args []string) error {
 	switch query = strings.TrimSpace(query); {
 	case query == "":
-		return usagef("--find takes what the Mecha should be able to do, in plain words")
+		return cli.Usagef("--find takes what the Mecha should be able to do, in plain words")
 	case len(args) > 1:
-		return usagef("--find chooses the address: give at most one argument, the payload")
+		return cli.Usagef("--find chooses the address: give at most one argument, the payload")
 	case m.SearchID != "":
-		return usagef("--search-id or --find, not both: --find searches itself")
+		return cli.Usagef("--search-id or --find, not both: --find searches itself")
 	case m.IdempotencyKey != "":
-		return usagef("--idempotency-key goes with an address: a second search may find another Mecha")
+		return cli.Usagef("--idempotency-key goes with an address: a second search may find another Mecha")
 	}
 	if err := a.complete(m, f, args); err != nil { // before the search, which is then not made in vain
 		return err
@@ -110,7 +111,7 @@ func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f
 		return fmt.Errorf("the search found no Mecha for %s; relay search shows what is registered, and has filters", relay.Quote(query))
 	}
 	m.To, m.SearchID = found.Agents[0].Address, found.ID
-	fmt.Fprintln(a.stderr, "asking", relay.Visible(m.To))
+	fmt.Fprintln(a.Stderr, "asking", relay.Visible(m.To))
 	return nil
 }
 
@@ -137,16 +138,16 @@ func (a *app) waitForReply(ctx context.Context, c *client.Client, sent *client.S
 		return err
 	}
 	text := append(reply.Payload, '\n')
-	if a.json {
+	if a.JSON {
 		if text, err = line(reply); err != nil {
 			return err
 		}
 	}
-	if _, err := a.stdout.Write(text); err != nil || f.noAck {
+	if _, err := a.Stdout.Write(text); err != nil || f.noAck {
 		return err
 	}
 	if _, err := c.Ack(ctx, reply.ID, "completed", ""); err != nil {
-		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.ID, advice(err))
+		fmt.Fprintf(a.Stderr, "relay: the answer %s is not acknowledged: %v\n", reply.ID, cli.Advice(err))
 	}
 	return nil
 }

@@ -2,14 +2,12 @@ package cmd
 
 import (
 	"fmt"
-	"os"
-	"os/user"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
@@ -30,13 +28,13 @@ restore takes it along. It keeps the newest 100,000 acts. Who may write the file
 may change its log, too.`,
 		Example: `  relay audit --since 7d
   relay audit --json | jq 'select(.what == "key_revoked")'`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			from, err := parseWhen("since", since, time.Now())
 			if err != nil {
 				return err
 			}
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				acts, err := in.Acts(from)
 				if err != nil {
 					return err
@@ -46,12 +44,12 @@ may change its log, too.`,
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "", "only from this `time` on, as in 2026-11-21, 90m or 7d")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) printActs(acts []relay.NotedAct) error {
-	if !a.json {
+	if !a.JSON {
 		return a.tableOfActs(acts)
 	}
 	for _, n := range acts {
@@ -59,7 +57,7 @@ func (a *app) printActs(acts []relay.NotedAct) error {
 		if n.By.UID != relay.NoUID {
 			uid = &n.By.UID
 		}
-		err := a.printJSON(struct {
+		err := a.PrintJSON(struct {
 			At      string  `json:"at"`
 			UID     *int64  `json:"uid"`
 			User    *string `json:"user"`
@@ -78,10 +76,10 @@ func (a *app) printActs(acts []relay.NotedAct) error {
 
 func (a *app) tableOfActs(acts []relay.NotedAct) error {
 	if len(acts) == 0 {
-		_, err := fmt.Fprintln(a.stderr, "nothing is noted for this time")
+		_, err := fmt.Fprintln(a.Stderr, "nothing is noted for this time")
 		return err
 	}
-	w := show.NewTable(a.stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
+	w := show.NewTable(a.Stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
 	for _, n := range acts {
 		who := n.By.User
 		if n.By.UID != relay.NoUID {
@@ -92,37 +90,9 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 	return w.End()
 }
 
-// actor is who runs this command, for the audit log. What sudo says of its caller is kept
-// beside the name: a user who makes that up may write the file, and so the log, too.
-func (a *app) actor() relay.Actor {
-	by := relay.Actor{UID: relay.NoUID, Command: a.command, User: systemName()}
-	if uid := os.Getuid(); uid >= 0 {
-		by.UID = int64(uid)
-	}
-	if caller := os.Getenv("SUDO_USER"); caller != "" {
-		by.User = strings.TrimSpace(by.User + " by sudo of " + relay.Visible(caller))
-	}
-	return by
-}
-
-// systemName is the name that the system has for the user of this process; "" if it has none,
-// as in a container. Without cgo, os/user falls back on $USER, in LookupId as well, and
-// remembers what it has found. So the variable is hidden from it.
-func systemName() string {
-	if name, set := os.LookupEnv("USER"); set && os.Getuid() >= 0 {
-		os.Unsetenv("USER")
-		defer os.Setenv("USER", name)
-	}
-	me, err := user.Current()
-	if err != nil {
-		return ""
-	}
-	return me.Username
-}
-
 // note adds a row to the audit log of the database, after an act on the whole file.
 func (a *app) note(what, detail string) error {
-	err := a.withDB(false, func(d *db.DB) error { return d.Note(what, detail) })
+	err := a.WithDB(false, func(d *db.DB) error { return d.Note(what, detail) })
 	if err != nil {
 		return fmt.Errorf("it is done, but could not be noted in the audit log: %w", err)
 	}

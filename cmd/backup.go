@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
@@ -43,9 +44,9 @@ time can make copies in DIR.`,
 		Example: `  relay backup /backups/relay-$(date +%F).db
   relay backup --db /var/lib/relay/relay.db latest.db --force --json
   relay backup --every 1m --keep 24 /backups`,
-		Args: exactly(1, "one file, the copy, or with --every one folder"),
+		Args: cli.Exactly(1, "one file, the copy, or with --every one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.From, o.To = a.dbPath, args[0]
+			o.From, o.To = a.DBPath, args[0]
 			if err := e.check(cmd, o); err != nil {
 				return err
 			}
@@ -58,13 +59,13 @@ time can make copies in DIR.`,
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
 	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the copy; for a database that has faults")
 	e.flags(cmd)
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
-	progress, end := show.Reporting(a.stderr)
-	o.Schema, o.Progress = a.schema, progress
+	progress, end := show.Reporting(a.Stderr)
+	o.Schema, o.Progress = a.Schema, progress
 	began := time.Now()
 	r, err := file.Backup(ctx, o)
 	end()
@@ -74,11 +75,11 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	case err != nil:
 		return notCopied(o, r, err)
 	}
-	if a.json {
-		return a.printJSON(copiedJSON(r, o, time.Since(began)))
+	if a.JSON {
+		return a.PrintJSON(copiedJSON(r, o, time.Since(began)))
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r, o))
-	_, err = fmt.Fprintln(a.stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
+	fmt.Fprintf(a.Stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r, o))
+	_, err = fmt.Fprintln(a.Stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/file"
 	"relay/db/relay"
@@ -33,15 +34,15 @@ func (e *everyOptions) check(cmd *cobra.Command, o file.BackupOptions) error {
 	given := cmd.Flags().Changed
 	switch {
 	case !given("every") && given("keep"):
-		return usagef("--keep is for --every")
+		return cli.Usagef("--keep is for --every")
 	case !given("every"):
 		return nil
 	case e.interval < leastInterval:
-		return usagef("--every must be 1s or more")
+		return cli.Usagef("--every must be 1s or more")
 	case e.keep < 1:
-		return usagef("--keep must be 1 or more")
+		return cli.Usagef("--keep must be 1 or more")
 	case o.Replace:
-		return usagef("--force is for one copy: with --every, each copy has a name of its own")
+		return cli.Usagef("--force is for one copy: with --every, each copy has a name of its own")
 	}
 	return (&settings{LogFormat: e.logFormat, LogLevel: "info"}).checkLog()
 }
@@ -51,7 +52,7 @@ func (e *everyOptions) check(cmd *cobra.Command, o file.BackupOptions) error {
 func (a *app) backupEvery(ctx context.Context, o file.BackupOptions, e everyOptions) error {
 	log, end := a.logger(&settings{LogFormat: e.logFormat})
 	defer end()
-	o.Schema, o.Quick, o.Slow = a.schema, true, true
+	o.Schema, o.Quick, o.Slow = a.Schema, true, true
 	series := file.NewSeries(o.To, e.keep)
 	defer series.Close()
 	ticks := time.NewTimer(0)
@@ -89,8 +90,8 @@ func (a *app) sayCopied(log *slog.Logger, r file.BackupResult, o file.BackupOpti
 	case failed != nil:
 		log.Error("old copies stay", "error", failed)
 	}
-	if a.json {
-		return a.printJSON(copiedAgain{copiedJSON(r, o, took), int64(r.Last), show.OptionalTime(timeOf(r.Last))})
+	if a.JSON {
+		return a.PrintJSON(copiedAgain{copiedJSON(r, o, took), int64(r.Last), show.OptionalTime(timeOf(r.Last))})
 	}
 	log.Info("copied", "file", r.Path, "size", show.Bytes(r.Bytes), "messages", r.Messages, "checked", !o.Unchecked,
 		"took", show.Gap(took), "position", int64(r.Last), "newest_write", newestWrite(r.Last))

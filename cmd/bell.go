@@ -286,7 +286,7 @@ func (a *app) listenForBells(ctx context.Context, c *client.Client) error {
 	b := &bell{c: c}
 	err := b.begin(ctx)
 	if err == nil {
-		fmt.Fprintf(a.stderr, "listening as %s\n", b.own)
+		fmt.Fprintf(a.Stderr, "listening as %s\n", b.own)
 	}
 	for err == nil {
 		var fresh []waiting
@@ -294,10 +294,10 @@ func (a *app) listenForBells(ctx context.Context, c *client.Client) error {
 		if fresh, pending, err = b.next(ctx); err != nil {
 			break
 		}
-		if a.json {
-			err = a.printJSON(bellJSON{b.own, pending, fresh})
+		if a.JSON {
+			err = a.PrintJSON(bellJSON{b.own, pending, fresh})
 		} else {
-			_, err = fmt.Fprintln(a.stdout, bellLine(fresh, pending))
+			_, err = fmt.Fprintln(a.Stdout, bellLine(fresh, pending))
 		}
 	}
 	if ctx.Err() != nil {

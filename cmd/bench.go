@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/bench"
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 )
 
@@ -63,7 +64,7 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
   relay bench --only scale,start --stored 5000000 --profiles 10000 --db big.db
   relay bench --only fairness --attacks socket-acks,searches --profiles 5000
   relay bench --url http://127.0.0.1:8080 --db relay.db --mechas 100 --only push`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd, c) },
 	}
 	f := cmd.Flags()
@@ -94,9 +95,9 @@ func (a *app) leanCommand() *cobra.Command {
 		Use:    bench.Lean + " KEYS",
 		Short:  "Run the least server that checks requests, for relay bench",
 		Hidden: true,
-		Args:   exactly(1, "a file with the hashes of the keys"),
+		Args:   cli.Exactly(1, "a file with the hashes of the keys"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return bench.ServeLean(cmd.Context(), args[0], a.stderr)
+			return bench.ServeLean(cmd.Context(), args[0], a.Stderr)
 		},
 	}
 }
@@ -107,8 +108,8 @@ func (a *app) attackerCommand() *cobra.Command {
 		Use:    bench.Attacker,
 		Short:  "Attack a relay, for relay bench",
 		Hidden: true,
-		Args:   exactly(0, "no arguments"),
-		RunE:   func(cmd *cobra.Command, _ []string) error { return bench.Attack(cmd.Context(), a.stdin, a.stdout) },
+		Args:   cli.Exactly(0, "no arguments"),
+		RunE:   func(cmd *cobra.Command, _ []string) error { return bench.Attack(cmd.Context(), a.Stdin, a.Stdout) },
 	}
 }
 
@@ -122,8 +123,8 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if c.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	line := show.NewStatusLine(a.stderr)
-	c.Schema, c.Relay, c.By, c.Progress = a.schema, buildVersion().Version, a.actor(), func(what string, perSecond float64) {
+	line := show.NewStatusLine(a.Stderr)
+	c.Schema, c.Relay, c.By, c.Progress = a.Schema, cli.BuildVersion().Version, a.Actor(), func(what string, perSecond float64) {
 		if perSecond > 0 {
 			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))
 		}
@@ -138,8 +139,8 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 		return err
 	}
 	print := a.printBench
-	if a.json {
-		print = func(r *bench.Report) error { return a.printJSON(r) }
+	if a.JSON {
+		print = func(r *bench.Report) error { return a.PrintJSON(r) }
 	}
 	return errors.Join(err, print(report))
 }
@@ -149,41 +150,41 @@ const maxStoredOver = 10 * 365 * 24 * time.Hour
 func checkBench(c bench.Config) error {
 	for _, stage := range c.Only {
 		if !slices.Contains(bench.Stages(), stage) {
-			return usagef("--only: there is no stage %q; there are %s", stage, strings.Join(bench.Stages(), ", "))
+			return cli.Usagef("--only: there is no stage %q; there are %s", stage, strings.Join(bench.Stages(), ", "))
 		}
 	}
 	for _, attack := range c.Attacks {
 		if !slices.Contains(bench.Attacks(), attack) {
-			return usagef("--attacks: there is no attack %q; there are %s", attack, strings.Join(bench.Attacks(), ", "))
+			return cli.Usagef("--attacks: there is no attack %q; there are %s", attack, strings.Join(bench.Attacks(), ", "))
 		}
 	}
 	fair := slices.Contains(c.Only, bench.Fairness)
 	if len(c.Attacks) > 0 && !fair {
-		return usagef("--attacks needs --only %s", bench.Fairness)
+		return cli.Usagef("--attacks needs --only %s", bench.Fairness)
 	}
 	if c.URL != "" && fair {
-		return usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
+		return cli.Usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
 	}
 	if fair && (c.DB != "" || c.Stored > 0) {
-		return usagef("--only %s goes without --db (RELAY_DB) and --stored: each attack has a relay of its own, with a new database", bench.Fairness)
+		return cli.Usagef("--only %s goes without --db (RELAY_DB) and --stored: each attack has a relay of its own, with a new database", bench.Fairness)
 	}
 	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 || c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
-		return usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")
+		return cli.Usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")
 	}
 	if c.Payload < len(`{"text":""}`) || c.Payload > 1_000_000 {
-		return usagef("--payload must be from 11 to 1000000: it is a JSON object")
+		return cli.Usagef("--payload must be from 11 to 1000000: it is a JSON object")
 	}
 	if c.URL != "" && !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://") {
-		return usagef("--url must begin with http:// or https://; %q does not", c.URL)
+		return cli.Usagef("--url must begin with http:// or https://; %q does not", c.URL)
 	}
 	if c.URL != "" && c.Stored > 0 {
-		return usagef("--stored goes without --url: only the database of a relay that bench starts is filled")
+		return cli.Usagef("--stored goes without --url: only the database of a relay that bench starts is filled")
 	}
 	if slices.Contains(c.Only, "scale") && c.Stored == 0 {
-		return usagef("--only scale needs --stored: it compares a database of that many messages with one of few")
+		return cli.Usagef("--only scale needs --stored: it compares a database of that many messages with one of few")
 	}
 	if c.Stored < 0 || c.Stored > 0 && c.Stored < 1000 || c.StoredOver < time.Second || c.StoredOver > maxStoredOver {
-		return usagef("--stored must be 0, or at least 1000, and --stored-over from 1s to %s", maxStoredOver)
+		return cli.Usagef("--stored must be 0, or at least 1000, and --stored-over from 1s to %s", maxStoredOver)
 	}
 	return nil
 }

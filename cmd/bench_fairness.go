@@ -11,8 +11,8 @@ import (
 // printFairness prints the table of the stage fairness, the first failure of each row,
 // and why figures cannot be trusted.
 func (a *app) printFairness(rows []bench.Fair) error {
-	fmt.Fprintln(a.stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
-	t := show.NewTable(a.stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
+	fmt.Fprintln(a.Stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
+	t := show.NewTable(a.Stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
 	var failures, doubts []string
 	for _, f := range rows {
 		ratio := "-"
@@ -38,7 +38,7 @@ func (a *app) printFairness(rows []bench.Fair) error {
 	if err := t.End(); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.stdout, "\nRATIO: the p99 under attack, divided by the greater of the two other p99s. UNFAIR: more than 3, or something failed.\n"+
+	fmt.Fprintln(a.Stdout, "\nRATIO: the p99 under attack, divided by the greater of the two other p99s. UNFAIR: more than 3, or something failed.\n"+
 		"CORES: how many the relay and the attacker kept busy together, the attacker alone, and the relay and the control load together. OTHERS: the share of the machine that other programs took.")
 	if err := a.printNotes("The first failure under attack:", failures); err != nil {
 		return err

@@ -29,13 +29,13 @@ var ratioNames = map[string]string{"scale": "many ÷ few"}
 
 // printBench prints a table for each stage, and why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {
-	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %s of %gs; %d Mechas, payloads of %d bytes\n",
+	fmt.Fprintf(a.Stdout, "relay %s, %s, %s, %d CPUs; %s of %gs; %d Mechas, payloads of %d bytes\n",
 		r.Relay, r.Go, r.System, r.CPUs, show.Count(r.Repeats, "round"), r.Duration, r.Mechas, r.Payload)
 	if r.Stored > 0 {
-		fmt.Fprintf(a.stdout, "with %s messages stored before\n", count(float64(r.Stored)))
+		fmt.Fprintf(a.Stdout, "with %s messages stored before\n", count(float64(r.Stored)))
 	}
 	if r.URL != "" {
-		fmt.Fprintf(a.stdout, "of the relay at %s\n", r.URL)
+		fmt.Fprintf(a.Stdout, "of the relay at %s\n", r.URL)
 	}
 	var notes []string
 	busy := 0
@@ -64,7 +64,7 @@ func (a *app) printBench(r *bench.Report) error {
 		rows = rows[n:]
 	}
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. DISK: what the server wrote for each operation. OTHERS: the share of the machine that other programs took.\n")
+		fmt.Fprintf(a.Stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. DISK: what the server wrote for each operation. OTHERS: the share of the machine that other programs took.\n")
 	}
 	if busy > 0 {
 		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
@@ -80,13 +80,13 @@ func (a *app) printNotes(title string, notes []string) error {
 	if len(notes) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.stdout, "\n%s\n  %s\n", title, strings.Join(notes, "\n  "))
+	_, err := fmt.Fprintf(a.Stdout, "\n%s\n  %s\n", title, strings.Join(notes, "\n  "))
 	return err
 }
 
 func (a *app) printStage(rows []bench.Row) error {
-	fmt.Fprintf(a.stdout, "\n%s\n", benchTitles[rows[0].Stage])
-	t := show.NewTable(a.stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
+	fmt.Fprintf(a.Stdout, "\n%s\n", benchTitles[rows[0].Stage])
+	t := show.NewTable(a.Stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
 	for _, r := range rows {
 		mark := ""
 		if len(r.Doubts) > 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"relay/cmd/bench"
+	"relay/cmd/internal/cli"
 )
 
 // A report of several stages prints the doubts of all of them, and failures beside doubts.
@@ -14,7 +15,7 @@ func TestTheTableOfFairnessNamesFailuresAndDoubts(t *testing.T) {
 	met := bench.Met{P50: 1000, P99: 2000, Operations: 90}
 	failed := met
 	failed.Failed, failed.Problem = 10, "connection reset"
-	err := (&app{stdout: &out}).printBench(&bench.Report{
+	err := (&app{&cli.App{Stdout: &out}}).printBench(&bench.Report{
 		Rows: []bench.Row{{Stage: "send", Case: "durable", At: 8, Doubts: []string{"the generator was busy"}}},
 		Fairness: []bench.Fair{
 			{Attack: "floods", Bystander: "send", Alone: met, Control: met, Attacked: met, Ratio: 1},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
@@ -34,24 +35,24 @@ stop the server and restore a backup.`,
 		Example: `  relay check
   relay check /backups/relay-2026-01-31.db
   relay check --quick --json | jq -r 'select(.faults > 0)'`,
-		Args: between(0, 1, "at most one file"),
+		Args: cli.Between(0, 1, "at most one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				a.dbPath = args[0] // stronger than --db, which the environment may set
+				a.DBPath = args[0] // stronger than --db, which the environment may set
 			}
-			return a.check(cmd.Context(), a.dbPath, quick)
+			return a.check(cmd.Context(), a.DBPath, quick)
 		},
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the checks that read every payload or compare indexes with their tables")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) check(ctx context.Context, path string, quick bool) error {
-	progress, end := show.Reporting(a.stderr)
+	progress, end := show.Reporting(a.Stderr)
 	var printing error
 	r, err := file.Check(ctx, file.CheckOptions{
-		Path: path, Schema: a.schema, Quick: quick, Progress: progress,
+		Path: path, Schema: a.Schema, Quick: quick, Progress: progress,
 		Report: func(f file.Finding) {
 			end()
 			if printing == nil {
@@ -72,17 +73,17 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 		return err
 	}
 	if r.Faults > 0 {
-		return exitFailure
+		return cli.ExitFailure
 	}
 	return nil
 }
 
 func (a *app) printFinding(f file.Finding) error {
-	if a.json {
+	if a.JSON {
 		if f.Examples == nil {
 			f.Examples = []string{}
 		}
-		return a.printJSON(struct {
+		return a.PrintJSON(struct {
 			Check    string   `json:"check"`
 			Rule     string   `json:"rule"`
 			Faults   int      `json:"faults"`
@@ -100,24 +101,24 @@ func (a *app) printFinding(f file.Finding) error {
 	case f.Faults > 0:
 		outcome = fmt.Sprintf("%s against the rule: %s", show.Count(f.Faults, "fault"), f.Rule)
 	}
-	if _, err := fmt.Fprintf(a.stdout, "%-14s %s\n", f.Check, outcome); err != nil {
+	if _, err := fmt.Fprintf(a.Stdout, "%-14s %s\n", f.Check, outcome); err != nil {
 		return err
 	}
 	for _, example := range f.Examples {
-		if _, err := fmt.Fprintf(a.stdout, "    %s\n", relay.Visible(example)); err != nil {
+		if _, err := fmt.Fprintf(a.Stdout, "    %s\n", relay.Visible(example)); err != nil {
 			return err
 		}
 	}
 	if more := f.Faults - len(f.Examples); more > 0 {
-		_, err := fmt.Fprintf(a.stdout, "    … and %d more\n", more)
+		_, err := fmt.Fprintf(a.Stdout, "    … and %d more\n", more)
 		return err
 	}
 	return nil
 }
 
 func (a *app) printChecked(r file.CheckResult) error {
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			File     string `json:"file"`
 			OK       bool   `json:"ok"`
 			Schema   int64  `json:"schema"`
@@ -130,7 +131,7 @@ func (a *app) printChecked(r file.CheckResult) error {
 			TookMS   int64  `json:"took_ms"`
 		}{r.Path, r.Faults == 0, r.Schema, r.Bytes, r.Messages, r.Mechas, r.Checks, r.Faults, r.Warnings, r.Took.Milliseconds()})
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s: %d messages, %d Mechas, schema %d; %d checks, %s\n",
+	_, err := fmt.Fprintf(a.Stdout, "%s: %d messages, %d Mechas, schema %d; %d checks, %s\n",
 		r.Path, r.Messages, r.Mechas, r.Schema, r.Checks, show.Count(r.Faults, "fault"))
 	return err
 }

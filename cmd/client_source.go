@@ -3,6 +3,7 @@ package cmd
 import (
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/http/client/source"
 )
 
@@ -16,7 +17,7 @@ restarts of the relay, and acknowledges. The page "clients" has its use:
 relay docs clients.`,
 		Example: "  relay client python > relay_client.py\n  relay client js > relay.mjs",
 	}
-	onlyGroups(group)
+	cli.Group(group)
 	for _, l := range source.Languages {
 		group.AddCommand(a.languageCommand(l))
 	}
@@ -31,17 +32,17 @@ func (a *app) languageCommand(l source.Language) *cobra.Command {
 		Short:   "Print " + l.File + ": " + l.About,
 		Long:    "Print " + l.File + ": " + l.About + ".\nThe file says which version of relay it comes from.",
 		Example: "  relay client " + l.Name + " > " + l.File,
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion().Version
+			v := cli.BuildVersion().Version
 			file, text := l.File, l.Client(v)
 			if example {
 				file, text = l.Example, l.ExampleText(v)
 			}
-			if a.json {
-				return a.printJSON(map[string]string{"file": file, "version": v, "text": string(text)})
+			if a.JSON {
+				return a.PrintJSON(map[string]string{"file": file, "version": v, "text": string(text)})
 			}
-			_, err := a.stdout.Write(text)
+			_, err := a.Stdout.Write(text)
 			return err
 		},
 	}

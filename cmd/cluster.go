@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
@@ -78,7 +79,7 @@ relay; relay itself says so.`,
   relay serve --cluster relay.cluster --node n1
   relay cluster status`,
 	}
-	onlyGroups(cmd)
+	cli.Group(cmd)
 	cmd.AddCommand(a.clusterInit(), a.clusterStatus(), a.clusterAdd(), a.clusterRemove(), a.clusterLeave(), a.clusterRecover())
 	return cmd
 }
@@ -103,7 +104,7 @@ a copy from this one when it starts. HOST:PORT is where the nodes speak to each 
 use the --addr of relay serve, as before.`,
 		Example: `  relay cluster init n1=10.0.0.1:8090 n2=10.0.0.2:8090 n3=10.0.0.3:8090 --db relay.db
   relay serve --cluster relay.cluster --node n1`,
-		Args: between(3, 9, "three members or more, as in n1=10.0.0.1:8090"),
+		Args: cli.Between(3, 9, "three members or more, as in n1=10.0.0.1:8090"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			members, err := readMembers(args)
 			if err != nil {
@@ -113,12 +114,12 @@ use the --addr of relay serve, as before.`,
 		},
 	}
 	clusterFlag(cmd, &path)
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) initCluster(path string, members []member) error {
-	folder, err := logFolder(a.dbPath)
+	folder, err := logFolder(a.DBPath)
 	if err != nil {
 		return err
 	}
@@ -128,17 +129,17 @@ func (a *app) initCluster(path string, members []member) error {
 	if err := newClusterFile(path, members); err != nil {
 		return err
 	}
-	if _, err = db.FoundLog(a.dbPath, a.schema, a.actor(), "with "+namesOf(members)); err != nil {
-		return errors.Join(system.Denied(a.dbPath, true, err), os.Remove(path))
+	if _, err = db.FoundLog(a.DBPath, a.Schema, a.Actor(), "with "+namesOf(members)); err != nil {
+		return errors.Join(system.Denied(a.DBPath, true, err), os.Remove(path))
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"cluster": path, "db": a.dbPath})
+	if a.JSON {
+		return a.PrintJSON(map[string]string{"cluster": path, "db": a.DBPath})
 	}
-	_, err = fmt.Fprintf(a.stdout, `%[1]s is the file of the cluster. Copy it to the other machines, where only its owner may read it.
+	_, err = fmt.Fprintf(a.Stdout, `%[1]s is the file of the cluster. Copy it to the other machines, where only its owner may read it.
 Then start on this machine, which has %[2]s:
   relay serve --cluster %[1]s --node %[3]s --db %[2]s
 and on each of the others, without a database, by its own name.
-`, path, a.dbPath, members[0].name)
+`, path, a.DBPath, members[0].name)
 	return err
 }
 
@@ -147,7 +148,7 @@ func readMembers(args []string) (all []member, err error) {
 	for _, arg := range args {
 		name, addr, ok := strings.Cut(arg, "=")
 		if !ok || name == "" || addr == "" {
-			return nil, usagef("%q is not a member: NAME=HOST:PORT, as in n1=10.0.0.1:8090", arg)
+			return nil, cli.Usagef("%q is not a member: NAME=HOST:PORT, as in n1=10.0.0.1:8090", arg)
 		}
 		all = append(all, member{name, addr})
 	}
@@ -175,7 +176,7 @@ read it again, before the new node starts. relay cluster remove takes the lost
 one out once the new one follows the log.`,
 		Example: `  relay cluster add n4=10.0.0.4:8090
   kill -HUP $(pidof relay-cluster)`,
-		Args: exactly(1, "one member, as in n4=10.0.0.4:8090"),
+		Args: cli.Exactly(1, "one member, as in n4=10.0.0.4:8090"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			members, err := readMembers(args)
 			if err != nil {
@@ -202,7 +203,7 @@ again. The removed member has its part in the log until three others follow it:
 so add its successor before. Until relay cluster status shows that three members
 have the log, no other one may be lost.`,
 		Example: "  relay cluster remove n2",
-		Args:    exactly(1, "one name (relay cluster status)"),
+		Args:    cli.Exactly(1, "one name (relay cluster status)"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := removeFromClusterFile(path, args[0]); err != nil {
 				return err
@@ -215,10 +216,10 @@ have the log, no other one may be lost.`,
 }
 
 func (a *app) sayChanged(path, what string) error {
-	if a.json {
-		return a.printJSON(map[string]string{"cluster": path})
+	if a.JSON {
+		return a.PrintJSON(map[string]string{"cluster": path})
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s %s: copy it to all machines, and send their nodes SIGHUP\n", what, path)
+	_, err := fmt.Fprintf(a.Stdout, "%s %s: copy it to all machines, and send their nodes SIGHUP\n", what, path)
 	return err
 }
 
@@ -234,19 +235,19 @@ Stop all nodes before, and take the database of the node that is farthest
 (relay cluster status): what another node has accepted after it is not in it.
 The other databases are then of no use.`,
 		Example: "  relay cluster leave --db relay.db",
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if err := a.leaveCluster(); err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string]string{"left": a.dbPath})
+			if a.JSON {
+				return a.PrintJSON(map[string]string{"left": a.DBPath})
 			}
-			_, err := fmt.Fprintf(a.stdout, "%s is a plain file: relay serve --db %[1]s\n", a.dbPath)
+			_, err := fmt.Fprintf(a.Stdout, "%s is a plain file: relay serve --db %[1]s\n", a.DBPath)
 			return err
 		},
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -258,7 +259,7 @@ func logFolder(dbPath string) (string, error) {
 
 // removeLog removes a node's part of the log. It tells whether there was one.
 func (a *app) removeLog() (there bool, err error) {
-	folder, err := logFolder(a.dbPath)
+	folder, err := logFolder(a.DBPath)
 	if err != nil {
 		return false, err
 	}
@@ -277,9 +278,9 @@ func (a *app) removeLog() (there bool, err error) {
 // leaveCluster makes the database a plain one, and removes its part of the log. After a kill in
 // the middle it can be run again.
 func (a *app) leaveCluster() error {
-	err := db.LeaveLog(a.dbPath, a.schema, a.actor(), "a plain file again")
+	err := db.LeaveLog(a.DBPath, a.Schema, a.Actor(), "a plain file again")
 	if err != nil && !errors.Is(err, db.ErrPlain) {
-		return system.Denied(a.dbPath, true, err)
+		return system.Denied(a.DBPath, true, err)
 	}
 	there, removing := a.removeLog()
 	if there {
@@ -305,11 +306,11 @@ one when it starts. A machine that is lost is removed and added before, under a
 new name.`,
 		Example: `  relay cluster status --db relay.db
   relay cluster recover --cluster relay.cluster --db relay.db`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(_ *cobra.Command, _ []string) error { return a.recoverCluster(path) },
 	}
 	clusterFlag(cmd, &path)
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -319,8 +320,8 @@ func (a *app) recoverCluster(path string) error {
 		return err
 	}
 	// Each step can be done again, after a kill in the middle.
-	if _, err := db.RefoundLog(a.dbPath, a.schema, a.actor(), "in the place of one that could not go on"); err != nil {
-		return system.Denied(a.dbPath, true, err)
+	if _, err := db.RefoundLog(a.DBPath, a.Schema, a.Actor(), "in the place of one that could not go on"); err != nil {
+		return system.Denied(a.DBPath, true, err)
 	}
 	if err := write(); err != nil {
 		return err
@@ -328,12 +329,12 @@ func (a *app) recoverCluster(path string) error {
 	if _, err := a.removeLog(); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"cluster": path, "db": a.dbPath})
+	if a.JSON {
+		return a.PrintJSON(map[string]string{"cluster": path, "db": a.DBPath})
 	}
-	_, err = fmt.Fprintf(a.stdout, `%s is the file of a new cluster, which begins with %s. Copy it to the other machines,
+	_, err = fmt.Fprintf(a.Stdout, `%s is the file of a new cluster, which begins with %s. Copy it to the other machines,
 remove their databases and the folders beside them, and start all nodes.
-`, path, a.dbPath)
+`, path, a.DBPath)
 	return err
 }
 
@@ -350,46 +351,46 @@ log: two of these must run. If nobody serves the database, the command says how
 far it has come.`,
 		Example: `  relay cluster status
   relay cluster status --db /var/lib/relay/relay.db --json | jq .leader`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.statusOfCluster(cmd.Context()) },
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) statusOfCluster(ctx context.Context) error {
-	at, follows, err := file.ReplicaAt(a.dbPath)
+	at, follows, err := file.ReplicaAt(a.DBPath)
 	if err != nil {
-		return system.Denied(a.dbPath, false, err)
+		return system.Denied(a.DBPath, false, err)
 	}
 	if !follows {
-		return fmt.Errorf("%s is a plain file: it belongs to no cluster", a.dbPath)
+		return fmt.Errorf("%s is a plain file: it belongs to no cluster", a.DBPath)
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	text, err := db.LogStatus(ctx, a.dbPath)
+	text, err := db.LogStatus(ctx, a.DBPath)
 	if errors.Is(err, admin.ErrNoServer) {
 		return a.printStopped(at)
 	}
 	if err != nil {
-		return plain(err)
+		return cli.Plain(err)
 	}
 	var st clusterStatus
 	if err := json.Unmarshal(text, &st); err != nil {
 		return fmt.Errorf("the answer of the node cannot be read: %w", err)
 	}
-	if a.json {
-		return a.printJSON(st)
+	if a.JSON {
+		return a.PrintJSON(st)
 	}
 	return a.printCluster(st)
 }
 
 // printStopped tells how far the database of a stopped node has come.
 func (a *app) printStopped(at file.Replica) error {
-	if a.json {
-		return a.printJSON(map[string]any{"log": fmt.Sprintf("%x", at.Log), "applied_entry": at.Applied, "served": false})
+	if a.JSON {
+		return a.PrintJSON(map[string]any{"log": fmt.Sprintf("%x", at.Log), "applied_entry": at.Applied, "served": false})
 	}
-	_, err := fmt.Fprintf(a.stdout, "nobody serves %s; it has the entries of the log up to %d\n", a.dbPath, at.Applied)
+	_, err := fmt.Fprintf(a.Stdout, "nobody serves %s; it has the entries of the log up to %d\n", a.DBPath, at.Applied)
 	return err
 }
 
@@ -401,8 +402,8 @@ func (a *app) printCluster(st clusterStatus) error {
 	if !st.Fresh {
 		state = "is cut off, or behind the others: it answers no reads"
 	}
-	fmt.Fprintf(a.stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, show.Bytes(int64(st.Bytes)))
-	w := show.NewTable(a.stdout, "NODE", "ADDRESS", show.Heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
+	fmt.Fprintf(a.Stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, show.Bytes(int64(st.Bytes)))
+	w := show.NewTable(a.Stdout, "NODE", "ADDRESS", show.Heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
 	for _, m := range st.Members {
 		state, colour := "follows the log", show.Green
 		switch {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
@@ -26,7 +27,7 @@ func newClusterFile(path string, members []member) error {
 	}
 	f, err := cluster.NewFile(all)
 	if err != nil {
-		return usagef("%w", err)
+		return cli.Usagef("%w", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already; --cluster names another file", path)
@@ -95,9 +96,9 @@ func (a *app) joinCluster(ctx context.Context, s *settings, log *slog.Logger, fa
 		return nil, err
 	}
 	n, err := cluster.Start(ctx, cluster.Config{
-		File: f, Node: s.Node, Dir: folder, Version: buildVersion().Version, Logger: log, Fatal: fatal,
+		File: f, Node: s.Node, Dir: folder, Version: cli.BuildVersion().Version, Logger: log, Fatal: fatal,
 		Snapshot: func(ctx context.Context, to string) error {
-			_, err := file.Backup(ctx, file.BackupOptions{From: s.DB, To: to, Schema: a.schema})
+			_, err := file.Backup(ctx, file.BackupOptions{From: s.DB, To: to, Schema: a.Schema})
 			return err
 		},
 	})

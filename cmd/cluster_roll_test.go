@@ -60,7 +60,7 @@ func buildChanged(t *testing.T, changes []change, args ...string) string {
 // starts the old program then is told to start the new one.
 func TestClusterIsUpdatedOneNodeAfterTheOther(t *testing.T) {
 	notQuick(t)
-	next := buildChanged(t, []change{{"../db/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"}}, "-ldflags", "-X relay/cmd.version=99.0.0")
+	next := buildChanged(t, []change{{"../db/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"}}, "-ldflags", "-X relay/cmd/internal/cli.version=99.0.0")
 	c := newTrio(t)
 	l := c.load(c.nodes[0].issue(trioAddresses(clusterSenders)...))
 	l.calm(200)

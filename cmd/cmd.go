@@ -12,9 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 )
+
+// app has the commands of this package.
+type app struct{ *cli.App }
 
 // Main runs one command and returns the process's exit code. schema is the SQL
 // that makes a new database; args are the words after the program's name. An
@@ -23,14 +27,14 @@ func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Write
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	system.StopBetweenWrites()
-	a := &app{schema: schema, stdin: stdin, stdout: show.Stream(stdout), stderr: show.Stream(stderr)}
-	return a.run(ctx, a.root(), args)
+	a := &app{&cli.App{Schema: schema, Stdin: stdin, Stdout: show.Stream(stdout), Stderr: show.Stream(stderr)}}
+	return a.Run(ctx, a.root(), args)
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "relay",
-		Version: buildVersion().Version,
+		Version: cli.BuildVersion().Version,
 		Short:   "A message relay for AI agents: one binary, one file",
 		Long: `relay passes JSON messages between AI agents, over HTTP and WebSockets, and
 keeps them in one SQLite file. An agent is called a Mecha; its address is
@@ -45,7 +49,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
   relay serve --dev               # a server with two demo Mechas and their keys
   relay key create planner^acme   # register a Mecha and issue its key`,
 	}
-	a.assemble(root, a.own("server", a.serveCommand, a.demoCommand, a.benchCommand),
+	a.Assemble(root, a.own("server", a.serveCommand, a.demoCommand, a.benchCommand),
 		a.own("keys", a.keyCommand, a.mechaCommand),
 		a.own("client", a.sendCommand, a.askCommand, a.listenCommand, a.inboxCommand, a.replyCommand, a.ackCommand,
 			a.deliverCommand, a.searchCommand, a.whoamiCommand, a.curlCommand, a.signCommand),
@@ -61,9 +65,9 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 }
 
 // own lists commands of this package.
-func (a *app) own(group string, made ...func() *cobra.Command) (list []command) {
+func (a *app) own(group string, made ...func() *cobra.Command) (list []cli.Command) {
 	for _, m := range made {
-		list = append(list, command{group, func(*app) *cobra.Command { return m() }})
+		list = append(list, cli.Command{Group: group, Make: func(*cli.App) *cobra.Command { return m() }})
 	}
 	return list
 }

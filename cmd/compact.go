@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
@@ -25,28 +26,28 @@ makes it as small as possible. That needs free disk of twice the file's size; if
 there is less, the command only gives unused pages back.`,
 		Example: `  relay compact
   relay compact --db /var/lib/relay/relay.db --json`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.compact(cmd.Context()) },
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) compact(ctx context.Context) error {
-	progress, end := show.Reporting(a.stderr)
-	r, err := file.Compact(ctx, file.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
+	progress, end := show.Reporting(a.Stderr)
+	r, err := file.Compact(ctx, file.CompactOptions{Path: a.DBPath, Schema: a.Schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: the database is whole, but still has unused space")
 	}
 	if err != nil {
-		return system.Denied(a.dbPath, true, err)
+		return system.Denied(a.DBPath, true, err)
 	}
 	if err := a.note(relay.ActCompacted, fmt.Sprintf("%s before, %s after", show.Bytes(r.Before), show.Bytes(r.After))); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			File    string `json:"file"`
 			Before  int64  `json:"bytes_before"`
 			After   int64  `json:"bytes_after"`
@@ -60,8 +61,8 @@ func (a *app) compact(ctx context.Context) error {
 		how = "rebuilt it"
 	}
 	if r.NoRoom {
-		fmt.Fprintf(a.stderr, "(the file was not rebuilt: that needs %s of free disk)\n", show.Bytes(r.Needed))
+		fmt.Fprintf(a.Stderr, "(the file was not rebuilt: that needs %s of free disk)\n", show.Bytes(r.Needed))
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s: %s before, %s now; %s\n", r.Path, show.Bytes(r.Before), show.Bytes(r.After), how)
+	_, err = fmt.Fprintf(a.Stdout, "%s: %s before, %s now; %s\n", r.Path, show.Bytes(r.Before), show.Bytes(r.After), how)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db"
 	"relay/db/relay"
 	"relay/http"
@@ -23,7 +24,7 @@ database: that of --db, of RELAY_DB, or relay.db. Bash needs the package
 bash-completion.`,
 		Example: "  source <(relay completion bash)",
 	}
-	onlyGroups(group)
+	cli.Group(group)
 	for _, s := range []struct {
 		name, shell, now, forever string
 		write                     func(root *cobra.Command, w io.Writer, descriptions bool) error
@@ -42,8 +43,8 @@ bash-completion.`,
 			Short:   "Print completions for " + s.shell,
 			Long:    "Print completions for " + s.shell + ". The first example loads them into the running\nshell, the second into every new one.",
 			Example: "  " + s.now + "\n  " + s.forever,
-			Args:    exactly(0, "no arguments"),
-			RunE:    func(cmd *cobra.Command, _ []string) error { return s.write(cmd.Root(), a.stdout, !bare) },
+			Args:    cli.Exactly(0, "no arguments"),
+			RunE:    func(cmd *cobra.Command, _ []string) error { return s.write(cmd.Root(), a.Stdout, !bare) },
 		}
 		c.Flags().BoolVar(&bare, "no-descriptions", false, "complete without descriptions")
 		group.AddCommand(c)
@@ -158,8 +159,8 @@ func errorCodes(begun string) (all []cobra.Completion) {
 // a shell has no place for an error.
 func (a *app) choices(choose chooser) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		_ = fromEnvironment(cmd.Flags())
-		path := a.dbPath
+		_ = cli.FromEnvironment(cmd.Flags())
+		path := a.DBPath
 		if cmd.Flags().Lookup("db") == nil { // a client's command; the database may be on this machine all the same
 			if path = os.Getenv("RELAY_DB"); path == "" {
 				path = "relay.db"

@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/conformance"
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 )
 
 // conformanceFlags are the flags of relay conformance.
 type conformanceFlags struct {
-	clientFlags
+	cli.ClientFlags
 	only           []string
 	role           string
 	timeout        time.Duration
@@ -74,8 +75,8 @@ has; they fail no server.`,
 	flags.StringVar(&f.first, "first", "", "of a server: the `address` of the Mecha of RELAY_KEY")
 	flags.StringVar(&f.second, "second", "", "of a server: the `address` of the Mecha of RELAY_SECOND_KEY")
 	flags.StringVar(&f.secondKeyFile, "second-key-file", "", "read the second key from a `file` instead of RELAY_SECOND_KEY")
-	flags.StringVar(&f.caFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
-	f.addKey(cmd)
+	flags.StringVar(&f.CAFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
+	f.AddKey(cmd)
 	return cmd
 }
 
@@ -90,9 +91,9 @@ func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
 	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
 		return a.judgeServer(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) > 0:
-		return usagef("a program stands after --, as in relay conformance -- %s; a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
+		return cli.Usagef("a program stands after --, as in relay conformance -- %s; a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
 	}
-	return usagef("it takes either the URL of a server, or -- and a program")
+	return cli.Usagef("it takes either the URL of a server, or -- and a program")
 }
 
 func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
@@ -115,8 +116,8 @@ func (a *app) listConformance() error {
 		all = append(all, entry{Name: c.Name, Of: "server", Section: c.Section, Beyond: c.Beyond, Must: c.Must})
 	}
 	for _, e := range all {
-		if a.json {
-			if err := a.printJSON(e); err != nil {
+		if a.JSON {
+			if err := a.PrintJSON(e); err != nil {
 				return err
 			}
 			continue
@@ -125,7 +126,7 @@ func (a *app) listConformance() error {
 		if e.Of == "server" {
 			about = e.Section
 		}
-		fmt.Fprintf(a.stdout, "%s  %s (%s)\n    %s\n", e.Of, e.Name, about, e.Must)
+		fmt.Fprintf(a.Stdout, "%s  %s (%s)\n    %s\n", e.Of, e.Name, about, e.Must)
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func (a *app) listConformance() error {
 // printVectors prints a line of JSON for each vector.
 func (a *app) printVectors() error {
 	for _, v := range conformance.Vectors() {
-		if err := a.printJSON(v); err != nil {
+		if err := a.PrintJSON(v); err != nil {
 			return err
 		}
 	}
@@ -144,7 +145,7 @@ func (a *app) printVectors() error {
 func knownNames(only, names []string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return usagef("--only: there is no %q%s (relay conformance --list has them all)", o, didYouMean("", o, names))
+			return cli.Usagef("--only: there is no %q%s (relay conformance --list has them all)", o, cli.DidYouMean("", o, names))
 		}
 	}
 	return nil
@@ -159,18 +160,18 @@ func (a *app) judgeProgram(ctx context.Context, f *conformanceFlags) error {
 		return err
 	}
 	if f.role != "" && f.role != conformance.Asker && f.role != conformance.Worker {
-		return usagef("--role must be asker or worker, not %q", f.role)
+		return cli.Usagef("--role must be asker or worker, not %q", f.role)
 	}
 	if f.timeout < time.Second {
-		return usagef("--timeout must be at least 1s")
+		return cli.Usagef("--timeout must be at least 1s")
 	}
 	executable, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	status := show.NewStatusLine(a.stderr)
+	status := show.NewStatusLine(a.Stderr)
 	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only, Timeout: f.timeout,
-		Relay: executable, Schema: a.schema, By: a.actor(), Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
+		Relay: executable, Schema: a.Schema, By: a.Actor(), Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
 	status.Show("")
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing is left behind")
@@ -191,8 +192,8 @@ func (a *app) printConformance(what string, results []conformance.Result) error 
 		}
 	}
 	var err error
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			Passed  bool                 `json:"passed"`
 			Failed  int                  `json:"failed"`
 			Results []conformance.Result `json:"results"`
@@ -201,13 +202,13 @@ func (a *app) printConformance(what string, results []conformance.Result) error 
 		err = a.printVerdicts(what, results, failed)
 	}
 	if err == nil && failed > 0 {
-		err = exitFailure
+		err = cli.ExitFailure
 	}
 	return err
 }
 
 func (a *app) printVerdicts(what string, results []conformance.Result, failed int) error {
-	t := show.NewTable(a.stdout, strings.ToUpper(what), show.Heading("PASSED"), "WHY")
+	t := show.NewTable(a.Stdout, strings.ToUpper(what), show.Heading("PASSED"), "WHY")
 	for _, r := range results {
 		verdict, why := show.Green.Paint("yes"), ""
 		switch {
@@ -233,13 +234,13 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 		return err
 	}
 	if failed == 0 {
-		_, err := fmt.Fprintf(a.stdout, "\n%s, none failed\n", show.Count(len(results), what))
+		_, err := fmt.Fprintf(a.Stdout, "\n%s, none failed\n", show.Count(len(results), what))
 		return err
 	}
-	fmt.Fprintf(a.stdout, "\n%d of %s failed. What to see to:\n", failed, show.Count(len(results), what))
+	fmt.Fprintf(a.Stdout, "\n%d of %s failed. What to see to:\n", failed, show.Count(len(results), what))
 	for _, r := range results {
 		if r.Failed() {
-			fmt.Fprintf(a.stdout, "  %s: %s\n", r.Name, r.Must)
+			fmt.Fprintf(a.Stdout, "  %s: %s\n", r.Name, r.Must)
 		}
 	}
 	return nil
@@ -262,22 +263,22 @@ func (a *app) judgeServer(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	trust, err := f.tls()
+	trust, err := f.TLS()
 	if err != nil {
 		return err
 	}
-	status := show.NewStatusLine(a.stderr)
+	status := show.NewStatusLine(a.Stderr)
 	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.Show})
 	status.Show("")
 	if err != nil {
-		return inFlags(err)
+		return cli.InFlags(err)
 	}
 	return a.printConformance("check", results)
 }
 
 // firstCredentials reads those of the first Mecha, as every client does.
 func (f *conformanceFlags) firstCredentials() (conformance.Credentials, error) {
-	key, secret, err := f.secrets()
+	key, secret, err := f.Secrets()
 	return conformance.Credentials{Address: relay.Address(f.first), Key: key, Secret: secret}, err
 }
 
@@ -292,7 +293,7 @@ func (f *conformanceFlags) secondCredentials() (conformance.Credentials, error) 
 		key = string(b)
 	}
 	if key = strings.TrimSpace(key); key == "" {
-		return conformance.Credentials{}, usagef("no second key: set RELAY_SECOND_KEY, or --second-key-file")
+		return conformance.Credentials{}, cli.Usagef("no second key: set RELAY_SECOND_KEY, or --second-key-file")
 	}
 	return conformance.Credentials{Address: relay.Address(f.second), Key: key, Secret: strings.TrimSpace(os.Getenv("RELAY_SECOND_SIGNING_SECRET"))}, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db"
 	"relay/db/relay"
 	"relay/http/console"
@@ -49,20 +50,20 @@ relay serve --console shows the same pages, and also what only the server
 knows: who is online, its queue, its latencies.`,
 		Example: `  relay console --db /var/lib/relay/relay.db
   relay console --print-url`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printURL {
-				return a.withInspector(func(in *db.Inspector) error { return a.printConsoleURL(in.Path()) })
+				return a.WithInspector(func(in *db.Inspector) error { return a.printConsoleURL(in.Path()) })
 			}
 			if err := checkHostPort("listen", addr); err != nil {
 				return err
 			}
-			return a.withInspector(func(in *db.Inspector) error { return a.console(cmd.Context(), in, addr) })
+			return a.WithInspector(func(in *db.Inspector) error { return a.console(cmd.Context(), in, addr) })
 		},
 	}
 	cmd.Flags().StringVar(&addr, "listen", consoleAddr, "listen on `host:port`, which must be a loopback address; port 0 takes any free port")
 	cmd.Flags().BoolVar(&printURL, "print-url", false, "print the URL of the console that runs on the database, and end")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -74,19 +75,19 @@ func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error 
 	}
 	if !isLoopback(listener.Addr()) {
 		listener.Close()
-		return usagef("--listen takes a loopback address only, such as %s; %s is none. relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
+		return cli.Usagef("--listen takes a loopback address only, such as %s; %s is none. relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
 	}
-	log := slog.New(slog.NewTextHandler(a.stderr, nil))
-	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: buildVersion().Version, Name: in.Name(consoleName)})
+	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: cli.BuildVersion().Version, Name: in.Name(consoleName)})
 	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: otherTimeout, ReadTimeout: otherTimeout, WriteTimeout: answerTimeout, IdleTimeout: otherIdle,
 		MaxHeaderBytes: otherHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	shown := urlsOf("http", listener.Addr(), c)
 	left := leaveURLs(in.Path(), shown, log)
 	defer left()
-	if a.json {
-		err = a.printJSON(shown.json(in.Path()))
+	if a.JSON {
+		err = a.PrintJSON(shown.json(in.Path()))
 	} else {
-		_, err = fmt.Fprintf(a.stdout, "\n  Open %s\n  or, if the browser does not find that, %s\n\n  It shows %s. Stop: Ctrl-C\n\n", shown.URL, shown.Plain, in.Path())
+		_, err = fmt.Fprintf(a.Stdout, "\n  Open %s\n  or, if the browser does not find that, %s\n\n  It shows %s. Stop: Ctrl-C\n\n", shown.URL, shown.Plain, in.Path())
 	}
 	if err != nil {
 		listener.Close()
@@ -139,7 +140,7 @@ func (s *settings) checkConsole(given bool) error {
 	}
 	if s.Console == "" || s.Console == "off" {
 		if s.ConsoleOperator != "" {
-			return usagef("--console-operator needs --console")
+			return cli.Usagef("--console-operator needs --console")
 		}
 		s.Console = ""
 		return nil
@@ -149,7 +150,7 @@ func (s *settings) checkConsole(given bool) error {
 	}
 	if s.ConsoleOperator != "" {
 		if _, err := relay.ParseAddress(s.ConsoleOperator); err != nil {
-			return usagef("--console-operator: %s", err)
+			return cli.Usagef("--console-operator: %s", err)
 		}
 	}
 	if err := checkHostPort("console", s.Console); err != nil {
@@ -163,7 +164,7 @@ func (s *settings) checkConsole(given bool) error {
 		return fmt.Errorf("cannot read the password (--console-password-file): %w", err)
 	}
 	if s.consolePassword = strings.TrimRight(string(text), "\r\n"); len(s.consolePassword) < 12 {
-		return usagef("the password in --console-password-file must have at least 12 characters")
+		return cli.Usagef("the password in --console-password-file must have at least 12 characters")
 	}
 	return nil
 }
@@ -180,7 +181,7 @@ func (s *settings) listenConsole() (net.Listener, error) {
 	}
 	if err == nil && !isLoopback(l.Addr()) && (!s.encrypted() || s.consolePassword == "") {
 		l.Close()
-		return nil, usagef("--console on an address other than loopback needs TLS (--tls-cert and --tls-key, or --acme) and --console-password-file: who reaches it sees all messages")
+		return nil, cli.Usagef("--console on an address other than loopback needs TLS (--tls-cert and --tls-key, or --acme) and --console-password-file: who reaches it sees all messages")
 	}
 	return l, err
 }
@@ -215,7 +216,7 @@ func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log
 		scheme = "https"
 	}
 	config := console.Config{Store: store, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
-		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version, Name: store.Name(consoleName)}
+		Password: s.consolePassword, TLS: secure, Version: cli.BuildVersion().Version, Name: store.Name(consoleName)}
 	if s.ConsoleOperator != "" {
 		by.Command = "console"
 		config.Operator = operator.New(in.db, by, relay.Address(s.ConsoleOperator))

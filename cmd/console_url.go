@@ -107,9 +107,9 @@ func (a *app) printConsoleURL(dbPath string) error {
 			last = u
 		}
 	}
-	if a.json {
-		return a.printJSON(last.json(dbPath))
+	if a.JSON {
+		return a.PrintJSON(last.json(dbPath))
 	}
-	_, err := fmt.Fprintln(a.stdout, last.URL)
+	_, err := fmt.Fprintln(a.Stdout, last.URL)
 	return err
 }

@@ -13,12 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/http/client"
 )
 
 func (a *app) curlCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var headers []string
 	var include bool
 	cmd := &cobra.Command{
@@ -30,9 +31,9 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 		Example: `  relay curl GET /api/v1/whoami
   relay curl POST /api/v1/messages '{"to":"bob^demo","payload":{"text":"hello"}}'
   relay curl POST /api/v1/messages @message.json -H 'Idempotency-Key: order-17'`,
-		Args: between(2, 3, "a method, a path and at most one body"),
+		Args: cli.Between(2, 3, "a method, a path and at most one body"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -45,11 +46,11 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 				return err
 			}
 			if !strings.HasPrefix(args[1], "/") {
-				return usagef("the path begins with /, as in /api/v1/whoami")
+				return cli.Usagef("the path begins with /, as in /api/v1/whoami")
 			}
 			resp, err := relay.Do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
 			if errors.Is(err, client.ErrInvalidRequest) {
-				return usagef("%w", err)
+				return cli.Usagef("%w", err)
 			}
 			if err != nil {
 				return err
@@ -57,7 +58,7 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 			return a.printAnswer(resp, include)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "another `header`, as in 'Idempotency-Key: 17'")
 	cmd.Flags().BoolVarP(&include, "include", "i", false, "print the status and the headers too")
 	return cmd
@@ -66,22 +67,22 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 func (a *app) printAnswer(resp *client.Response, include bool) error {
 	status := fmt.Sprintf("%d %s", resp.Status, nethttp.StatusText(resp.Status))
 	if include {
-		fmt.Fprintf(a.stdout, "%s %s\n", resp.Proto, status)
-		resp.Header.Write(a.stdout)
-		fmt.Fprintln(a.stdout)
+		fmt.Fprintf(a.Stdout, "%s %s\n", resp.Proto, status)
+		resp.Header.Write(a.Stdout)
+		fmt.Fprintln(a.Stdout)
 	}
 	body := resp.Body
-	if show.OnScreen(a.stdout) && len(body) > 0 {
+	if show.OnScreen(a.Stdout) && len(body) > 0 {
 		body = a.forPeople(body)
 	}
-	if _, err := a.stdout.Write(body); err != nil {
+	if _, err := a.Stdout.Write(body); err != nil {
 		return err
 	}
 	if resp.Err() != nil && resp.Status != nethttp.StatusNotModified {
 		if !include {
-			fmt.Fprintf(a.stderr, "relay: %s\n", status)
+			fmt.Fprintf(a.Stderr, "relay: %s\n", status)
 		}
-		return exitFailure
+		return cli.ExitFailure
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 // set, and a line feed ends the text.
 func (a *app) forPeople(body []byte) []byte {
 	var b bytes.Buffer
-	if a.json || json.Indent(&b, body, "", "  ") != nil {
+	if a.JSON || json.Indent(&b, body, "", "  ") != nil {
 		b.Reset()
 		b.Write(body)
 	}
@@ -98,7 +99,7 @@ func (a *app) forPeople(body []byte) []byte {
 }
 
 func (a *app) signCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var request string
 	cmd := &cobra.Command{
 		Use:   "sign [BODY|-|@FILE]",
@@ -110,9 +111,9 @@ valid for that method and path only.`,
 		Example: `  body='{"to":"bob^demo","payload":{"text":"hello"}}'
   relay sign "$body" | curl -H @- -d "$body" "$RELAY_URL/api/v1/messages"
   relay sign --request 'POST /api/v1/messages' "$body"`,
-		Args: between(0, 1, "at most one body"),
+		Args: cli.Between(0, 1, "at most one body"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			signer, err := c.signer()
+			signer, err := c.Signer()
 			if err != nil {
 				return err
 			}
@@ -124,29 +125,29 @@ valid for that method and path only.`,
 			if request != "" {
 				method, target, ok := strings.Cut(request, " ")
 				if !ok || !strings.HasPrefix(target, "/") {
-					return usagef("--request is a method and a path, as in 'POST /api/v1/messages'")
+					return cli.Usagef("--request is a method and a path, as in 'POST /api/v1/messages'")
 				}
 				h = signer.RequestHeader(strings.ToUpper(method), target, body)
 			}
 			return a.printSigned(h)
 		},
 	}
-	c.addKey(cmd)
+	c.AddKey(cmd)
 	cmd.Flags().StringVar(&request, "request", "", "sign this `method and path`, too, as in 'POST /api/v1/messages'")
 	return cmd
 }
 
 func (a *app) printSigned(h nethttp.Header) error {
-	if a.json {
+	if a.JSON {
 		flat := map[string]string{}
 		for name := range h {
 			flat[name] = h.Get(name)
 		}
-		return a.printJSON(flat)
+		return a.PrintJSON(flat)
 	}
 	for _, name := range []string{"X-Mecha-Key", "X-Request-Timestamp", "X-Nonce", "X-Signature", "X-Request-Signature"} {
 		if h.Get(name) != "" {
-			fmt.Fprintf(a.stdout, "%s: %s\n", name, h.Get(name))
+			fmt.Fprintf(a.Stdout, "%s: %s\n", name, h.Get(name))
 		}
 	}
 	return nil
@@ -159,7 +160,7 @@ func (a *app) bodyArgument(args []string) ([]byte, error) {
 	case len(args) == 0:
 		return nil, nil
 	case args[0] == "-":
-		return io.ReadAll(a.stdin)
+		return io.ReadAll(a.Stdin)
 	case strings.HasPrefix(args[0], "@"):
 		return os.ReadFile(args[0][1:])
 	}
@@ -171,7 +172,7 @@ func parseHeaders(lines []string) (nethttp.Header, error) {
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usagef("%q is not a valid header, as in 'Name: value'", line)
+			return nil, cli.Usagef("%q is not a valid header, as in 'Name: value'", line)
 		}
 		name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
 		h[name] = append(h[name], strings.TrimSpace(value))

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -28,7 +29,7 @@ func (a *app) demoCommand() *cobra.Command {
 discovery, signed messages, live push, acknowledgements, a restart in between,
 history. Nothing is left behind.`,
 		Example: "  relay demo",
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// relay demo | head must clean up as well, and so not die of a broken pipe.
 			signal.Ignore(syscall.SIGPIPE)
@@ -39,16 +40,16 @@ history. Nothing is left behind.`,
 				return err
 			}
 			defer os.RemoveAll(dir)
-			d := &demo{app: a, out: a.stdout, settings: defaultSettings(filepath.Join(dir, "relay.db"))}
-			if a.json {
+			d := &demo{app: a, out: a.Stdout, settings: defaultSettings(filepath.Join(dir, "relay.db"))}
+			if a.JSON {
 				d.out = io.Discard
 			}
 			defer d.stop()
 			if err := d.tell(ctx); err != nil {
 				return fmt.Errorf("the demo failed: %w", err)
 			}
-			if a.json {
-				return a.printJSON(map[string]any{"ok": true, "messages": d.count})
+			if a.JSON {
+				return a.PrintJSON(map[string]any{"ok": true, "messages": d.count})
 			}
 			return nil
 		},

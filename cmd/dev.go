@@ -18,8 +18,8 @@ func (a *app) printDev(ctx context.Context, in *instance, s *settings, log *slog
 		return err
 	}
 	alice, bob := keys[demoMechas[0]], keys[demoMechas[1]]
-	if a.json {
-		return a.printJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": alice.Text, "bob^demo": bob.Text, "console": in.consoleURL()})
+	if a.JSON {
+		return a.PrintJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": alice.Text, "bob^demo": bob.Text, "console": in.consoleURL()})
 	}
 	trust, caCert := "", ""
 	if p, ok := in.certs.(*keyPair); ok { // which this machine need not trust
@@ -37,9 +37,9 @@ func (a *app) printDev(ctx context.Context, in *instance, s *settings, log *slog
 	if s.RequireRequestSignature {
 		header, signs = "X-Request-Signature", "POST|/api/v1/messages|"
 	}
-	_, err = fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header, signs, end.UTC().Format("2006-01-02 15:04Z"))
+	_, err = fmt.Fprintf(a.Stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header, signs, end.UTC().Format("2006-01-02 15:04Z"))
 	if u := in.consoleURL(); err == nil && u != "" {
-		_, err = fmt.Fprintf(a.stdout, "  Look at it in a browser: %s\n\n", u)
+		_, err = fmt.Fprintf(a.Stdout, "  Look at it in a browser: %s\n\n", u)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/http/docs"
 )
 
@@ -21,7 +22,7 @@ A server shows the same pages at /docs.`,
   relay docs promises
   relay docs protocol | less`,
 		ValidArgsFunction: completePages,
-		Args:              between(0, 1, "at most one page"),
+		Args:              cli.Between(0, 1, "at most one page"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.listPages()
@@ -41,10 +42,10 @@ func completePages(_ *cobra.Command, args []string, _ string) (names []cobra.Com
 }
 
 func (a *app) listPages() error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, p := range docs.Pages() {
-		if a.json {
-			if err := a.printJSON(map[string]string{"page": p.Name, "title": p.Title, "about": p.About}); err != nil {
+		if a.JSON {
+			if err := a.PrintJSON(map[string]string{"page": p.Name, "title": p.Title, "about": p.About}); err != nil {
 				return err
 			}
 			continue
@@ -60,11 +61,11 @@ func (a *app) printPage(name string) error {
 		if names = append(names, p.Name); p.Name != name {
 			continue
 		}
-		if a.json {
-			return a.printJSON(map[string]string{"page": p.Name, "title": p.Title, "text": p.Text})
+		if a.JSON {
+			return a.PrintJSON(map[string]string{"page": p.Name, "title": p.Title, "text": p.Text})
 		}
-		_, err := fmt.Fprint(a.stdout, p.Text)
+		_, err := fmt.Fprint(a.Stdout, p.Text)
 		return err
 	}
-	return usagef("there is no page %q; there are %s", name, strings.Join(names, ", "))
+	return cli.Usagef("there is no page %q; there are %s", name, strings.Join(names, ", "))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/setup"
 	"relay/db/lock"
@@ -29,10 +30,10 @@ nothing. Each finding is a sentence; a problem has its cure. The exit code is 1 
 there is a problem.`,
 		Example: `  relay doctor
   relay doctor --project . --json`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), &f) },
 	}
-	f.add(cmd)
+	f.Add(cmd)
 	cmd.Flags().StringVar(&f.project, "project", "", "also look at the configuration of this `folder`")
 	cmd.Flags().StringVar(&f.name, "name", "relay", "the `name` of the server in the configurations")
 	return cmd
@@ -89,8 +90,8 @@ func (a *app) doctor(ctx context.Context, f *setupFlags) error {
 			e.program(ctx, place, program, f.name)
 		}
 	}
-	if f.keyFile != "" || os.Getenv("RELAY_KEY") != "" {
-		e.relay(ctx, "the environment", f.clientFlags)
+	if f.KeyFile != "" || os.Getenv("RELAY_KEY") != "" {
+		e.relay(ctx, "the environment", f.ClientFlags)
 	} else if !e.started && !e.hooked {
 		e.problem("key", "Set RELAY_KEY, or run relay setup; relay key create ADDRESS issues a key.", "There is no key: RELAY_KEY is not set, and no program is configured.")
 	}
@@ -142,17 +143,17 @@ func (e *examination) program(ctx context.Context, place setup.Home, program, na
 	if hook != "" && !strings.Contains(hook, get("RELAY_KEY_FILE")) {
 		e.problem("program", again, "%s has a hook with another key than the MCP server.", title)
 	}
-	e.relay(ctx, title, clientFlags{url: get("RELAY_URL"), keyFile: get("RELAY_KEY_FILE"), secretFile: get("RELAY_SIGNING_SECRET_FILE"), caFile: get("RELAY_CA_FILE")})
+	e.relay(ctx, title, cli.ClientFlags{URL: get("RELAY_URL"), KeyFile: get("RELAY_KEY_FILE"), SecretFile: get("RELAY_SIGNING_SECRET_FILE"), CAFile: get("RELAY_CA_FILE")})
 }
 
 // relay looks at a key, and asks the relay about it, once for all who use both.
-func (e *examination) relay(ctx context.Context, who string, f clientFlags) {
-	id := strings.Join([]string{f.url, f.keyFile, f.secretFile, f.caFile}, "\x00")
+func (e *examination) relay(ctx context.Context, who string, f cli.ClientFlags) {
+	id := strings.Join([]string{f.URL, f.KeyFile, f.SecretFile, f.CAFile}, "\x00")
 	if e.asked[id] {
 		return
 	}
 	e.asked[id] = true
-	for _, file := range []string{f.keyFile, f.secretFile} {
+	for _, file := range []string{f.KeyFile, f.SecretFile} {
 		if file == "" {
 			continue
 		}
@@ -160,7 +161,7 @@ func (e *examination) relay(ctx context.Context, who string, f clientFlags) {
 			e.problem("key", "", "The key of %s is not safe: %v.", who, err)
 		}
 	}
-	key, _, err := f.secrets()
+	key, _, err := f.Secrets()
 	if err == nil {
 		err = relay.CheckKeyText(key)
 	}
@@ -168,7 +169,7 @@ func (e *examination) relay(ctx context.Context, who string, f clientFlags) {
 		e.problem("key", "relay key create ADDRESS issues a key; then run relay setup.", "The key of %s cannot be used: %v.", who, err)
 		return
 	}
-	c, err := f.client()
+	c, err := f.Client()
 	if err != nil {
 		e.problem("server", "", "The relay of %s cannot be asked: %v.", who, err)
 		return
@@ -180,17 +181,17 @@ func (e *examination) relay(ctx context.Context, who string, f clientFlags) {
 }
 
 // ready asks whether the server is well.
-func (e *examination) ready(ctx context.Context, f clientFlags) {
-	config, err := f.tls()
+func (e *examination) ready(ctx context.Context, f cli.ClientFlags) {
+	config, err := f.TLS()
 	if err != nil {
 		e.problem("server", "", "%v.", err)
 		return
 	}
-	answer, err := askReady(ctx, f.url, config)
-	at := redacted(f.url)
+	answer, err := cli.AskReady(ctx, f.URL, config)
+	at := redacted(f.URL)
 	switch {
 	case err != nil:
-		e.problem("server", "Start it (relay serve), or set RELAY_URL.", "The relay at %s does not answer: %v.", at, advice(err))
+		e.problem("server", "Start it (relay serve), or set RELAY_URL.", "The relay at %s does not answer: %v.", at, cli.Advice(err))
 	case !answer.Ready:
 		e.problem("server", "See the server's log.", "The relay at %s is not ready: %s.", at, relay.Visible(answer.Detail))
 	case !answer.Accepting:
@@ -215,10 +216,10 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 		e.problem("clock", "Set this machine's clock.", "The relay refuses the time of this machine: %v.", err)
 		return
 	case errors.As(err, new(*client.Refusal)) && !client.Temporary(err):
-		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.", "The relay refuses the key of %s: %v.", who, advice(err))
+		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.", "The relay refuses the key of %s: %v.", who, cli.Advice(err))
 		return
 	case err != nil && ctx.Err() == nil && !client.NothingDone(err):
-		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.", who, advice(err))
+		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.", who, cli.Advice(err))
 		return
 	case err != nil:
 		return // ready has said it
@@ -294,8 +295,8 @@ func (a *app) printFindings(all []finding) error {
 			problems++
 		}
 	}
-	if a.json {
-		if err := a.printJSON(struct {
+	if a.JSON {
+		if err := a.PrintJSON(struct {
 			OK       bool      `json:"ok"`
 			Findings []finding `json:"findings"`
 		}{problems == 0, all}); err != nil {
@@ -307,13 +308,13 @@ func (a *app) printFindings(all []finding) error {
 			if f.Cure != nil {
 				text += fmt.Sprintf("%-8s %s\n", "", *f.Cure)
 			}
-			if _, err := fmt.Fprint(a.stdout, text); err != nil {
+			if _, err := fmt.Fprint(a.Stdout, text); err != nil {
 				return err
 			}
 		}
 	}
 	if problems > 0 {
-		return exitFailure
+		return cli.ExitFailure
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -19,13 +20,13 @@ An answer that is an error has the code in its JSON.`,
 		Example: `  relay errors
   relay errors nonce_reused
   relay errors --json`,
-		Args: between(0, 1, "at most one code"),
+		Args: cli.Between(0, 1, "at most one code"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.printErrors(args) },
 	}
 }
 
 func (a *app) printErrors(args []string) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	found := len(args) == 0
 	var codes []string
 	for _, c := range relay.Codes {
@@ -34,13 +35,13 @@ func (a *app) printErrors(args []string) error {
 			continue
 		}
 		found = true
-		if a.json {
+		if a.JSON {
 			v := struct {
 				Code    relay.Code `json:"code"`
 				Status  int        `json:"status"`
 				Meaning string     `json:"meaning"`
 			}{c.Code, http.Status(c.Code), c.Meaning}
-			if err := a.printJSON(v); err != nil {
+			if err := a.PrintJSON(v); err != nil {
 				return err
 			}
 			continue
@@ -48,7 +49,7 @@ func (a *app) printErrors(args []string) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", c.Code, http.Status(c.Code), c.Meaning)
 	}
 	if !found {
-		if meant := didYouMean("", args[0], codes); meant != "" {
+		if meant := cli.DidYouMean("", args[0], codes); meant != "" {
 			return fmt.Errorf("there is no error code %q%s", args[0], meant)
 		}
 		return fmt.Errorf("there is no error code %q; relay errors lists them all", args[0])

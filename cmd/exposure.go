@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
 )
 
@@ -28,7 +29,7 @@ func (s *settings) checkMCP(addr net.Addr) error {
 	if tcp, ok := addr.(*net.TCPAddr); !s.MCP || s.encrypted() || ok && tcp.IP.IsLoopback() {
 		return nil
 	}
-	return usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: listen on a loopback address, or use --tls-cert and --tls-key, or --acme", addr)
+	return cli.Usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: listen on a loopback address, or use --tls-cert and --tls-key, or --acme", addr)
 }
 
 func (s *settings) encrypted() bool { return s.TLSCert != "" || len(s.ACME) > 0 }
@@ -50,13 +51,13 @@ func (s *settings) proxies() (all []netip.Prefix, err error) {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil {
-			return nil, usagef("--trusted-proxy takes networks, such as 10.0.0.0/8 or fd00::/8, and IP addresses; %q is neither", text)
+			return nil, cli.Usagef("--trusted-proxy takes networks, such as 10.0.0.0/8 or fd00::/8, and IP addresses; %q is neither", text)
 		}
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
 		if p.Bits() == 0 {
-			return nil, usagef("--trusted-proxy %s would believe everybody: name only your proxies", text)
+			return nil, cli.Usagef("--trusted-proxy %s would believe everybody: name only your proxies", text)
 		}
 		all = append(all, p.Masked())
 	}
@@ -81,15 +82,15 @@ func (s *settings) connections() int {
 func (s *settings) pairs() error {
 	switch {
 	case (s.TLSCert == "") != (s.TLSKey == ""):
-		return usagef("--tls-cert and --tls-key go together")
+		return cli.Usagef("--tls-cert and --tls-key go together")
 	case s.TLSCert != "" && len(s.ACME) > 0:
-		return usagef("--acme gets certificates itself: use it without --tls-cert")
+		return cli.Usagef("--acme gets certificates itself: use it without --tls-cert")
 	case s.MCP && (s.RequireSignature || s.RequireRequestSignature):
-		return usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those (--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
+		return cli.Usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those (--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
 	case s.MaxBodyMemory > 0 && s.MaxBodyMemory < s.MaxBody:
-		return usagef("--max-body-memory must have room for one body (--max-body)")
+		return cli.Usagef("--max-body-memory must have room for one body (--max-body)")
 	case strings.ContainsAny(s.ACMEEmail, " \t\r\n<>"):
-		return usagef("--acme-email takes one email address, such as ops@example.com")
+		return cli.Usagef("--acme-email takes one email address, such as ops@example.com")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
@@ -33,7 +34,7 @@ A Mecha that is registered already gets the new profile. A faulty line is
 reported, and the others are imported. No keys are issued: use relay key create.`,
 		Example: `  relay mecha import agents.jsonl
   relay mecha import card.json --as planner^acme`,
-		Args: exactly(1, "one file, or - for stdin"),
+		Args: cli.Exactly(1, "one file, or - for stdin"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if as != "" {
 				return a.importCard(args, as)
@@ -43,18 +44,18 @@ reported, and the others are imported. No keys are issued: use relay key create.
 				return err
 			}
 			defer in.Close()
-			return a.withDB(a.create, func(d *db.DB) error { return a.importLines(d, in, size, args[0]) })
+			return a.WithDB(a.MayCreate, func(d *db.DB) error { return a.importLines(d, in, size, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "FILE is the A2A agent card of the Mecha with this `address`")
-	a.createFlag(cmd)
+	a.CreateFlag(cmd)
 	return cmd
 }
 
 func (a *app) importCard(args []string, as string) error {
 	address, err := relay.ParseAddress(as)
 	if err != nil {
-		return plain(err)
+		return cli.Plain(err)
 	}
 	body, err := a.input(args)
 	if err != nil {
@@ -62,16 +63,16 @@ func (a *app) importCard(args []string, as string) error {
 	}
 	p, err := relay.ReadCard(body)
 	if err != nil {
-		return plain(err)
+		return cli.Plain(err)
 	}
-	return a.withDB(a.create, func(d *db.DB) error {
+	return a.WithDB(a.MayCreate, func(d *db.DB) error {
 		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p.Stored()}); err != nil {
-			return plain(err)
+			return cli.Plain(err)
 		}
-		if a.json {
-			return a.printJSON(map[string]any{"imported": 1, "failed": 0})
+		if a.JSON {
+			return a.PrintJSON(map[string]any{"imported": 1, "failed": 0})
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s is imported, with %s\n", address, show.Count(len(p.Skills), "skill"))
+		_, err := fmt.Fprintf(a.Stdout, "%s is imported, with %s\n", address, show.Count(len(p.Skills), "skill"))
 		return err
 	})
 }
@@ -95,14 +96,14 @@ const (
 
 func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error {
 	if err := d.Note(relay.ActImportBegun, "from "+relay.Quote(name)); err != nil {
-		return plain(err)
+		return cli.Plain(err)
 	}
-	i := &importer{app: a, db: d, progress: show.NewProgress(a.stderr, "importing", size), writing: make(chan struct{}, importAtOnce)}
+	i := &importer{app: a, db: d, progress: show.NewProgress(a.Stderr, "importing", size), writing: make(chan struct{}, importAtOnce)}
 	began := time.Now()
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()
 	i.progress.End()
-	err = cmp.Or(err, plain(d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))))
+	err = cmp.Or(err, cli.Plain(d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))))
 	if printed := a.printImported(i.done, i.failed, time.Since(began)); err == nil {
 		return printed
 	}
@@ -134,13 +135,13 @@ func (i *importer) lines(in *bufio.Reader) error {
 }
 
 func (a *app) printImported(done, failed int, took time.Duration) (err error) {
-	if a.json {
-		err = a.printJSON(map[string]any{"imported": done, "failed": failed})
+	if a.JSON {
+		err = a.PrintJSON(map[string]any{"imported": done, "failed": failed})
 	} else {
-		_, err = fmt.Fprintf(a.stdout, "%d imported, %d failed, %.0f a second\n", done, failed, float64(done)/max(took.Seconds(), 0.001))
+		_, err = fmt.Fprintf(a.Stdout, "%d imported, %d failed, %.0f a second\n", done, failed, float64(done)/max(took.Seconds(), 0.001))
 	}
 	if err == nil && failed > 0 {
-		err = exitFailure
+		err = cli.ExitFailure
 	}
 	return err
 }
@@ -169,7 +170,7 @@ func (i *importer) report(n int, err error) {
 	}
 	i.failed++
 	i.progress.Clear()
-	fmt.Fprintf(i.app.stderr, "line %d: %v\n", n, plain(err))
+	fmt.Fprintf(i.app.Stderr, "line %d: %v\n", n, cli.Plain(err))
 }
 
 func readImportLine(line []byte) (*relay.PutProfile, error) {
@@ -195,7 +196,7 @@ func readImportLine(line []byte) (*relay.PutProfile, error) {
 // returns the size too, 0 if that is not known.
 func (a *app) open(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
-		return io.NopCloser(a.stdin), 0, nil
+		return io.NopCloser(a.Stdin), 0, nil
 	}
 	f, err := os.Open(strings.TrimPrefix(name, "@"))
 	if err != nil {
@@ -212,7 +213,7 @@ func (a *app) open(name string) (io.ReadCloser, int64, error) {
 // input reads the whole file that an argument names. - and no argument are stdin.
 func (a *app) input(args []string) ([]byte, error) {
 	if len(args) == 0 {
-		return io.ReadAll(a.stdin)
+		return io.ReadAll(a.Stdin)
 	}
 	in, _, err := a.open(args[0])
 	if err != nil {

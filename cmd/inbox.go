@@ -9,13 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
 )
 
 func (a *app) inboxCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var limit int
 	var count bool
 	cmd := &cobra.Command{
@@ -27,19 +28,19 @@ payload.`,
 		Example: `  relay inbox
   relay inbox --count
   relay inbox --json --limit 1 | jq -r .message_id`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usagef("--limit must be at least 1")
+				return cli.Usagef("--limit must be at least 1")
 			}
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
 			return a.inbox(cmd.Context(), relay, limit, count)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 20, "how many messages at most")
 	cmd.Flags().BoolVar(&count, "count", false, "only count them")
 	return cmd
@@ -50,11 +51,11 @@ func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool
 	switch {
 	case err != nil:
 		return err
-	case count && a.json:
-		_, err := fmt.Fprintf(a.stdout, "%s\n", in.JSON)
+	case count && a.JSON:
+		_, err := fmt.Fprintf(a.Stdout, "%s\n", in.JSON)
 		return err
 	case count:
-		_, err := fmt.Fprintln(a.stdout, in.Pending)
+		_, err := fmt.Fprintln(a.Stdout, in.Pending)
 		return err
 	}
 	shown, err := a.printPending(ctx, c, limit)
@@ -65,9 +66,9 @@ func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool
 	for _, p := range slices.Sorted(maps.Keys(in.ByPriority)) {
 		counts = append(counts, fmt.Sprintf("%d %s", in.ByPriority[p], relay.Visible(p)))
 	}
-	fmt.Fprintf(a.stderr, "%s\n", strings.TrimSuffix(fmt.Sprintf("%d pending: %s", in.Pending, strings.Join(counts, ", ")), ": "))
+	fmt.Fprintf(a.Stderr, "%s\n", strings.TrimSuffix(fmt.Sprintf("%d pending: %s", in.Pending, strings.Join(counts, ", ")), ": "))
 	if more := in.Pending - shown; more > 0 && shown == limit {
-		fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
+		fmt.Fprintf(a.Stderr, "… and %d more (--limit)\n", more)
 	}
 	return nil
 }
@@ -79,8 +80,8 @@ func (a *app) printPending(ctx context.Context, c *client.Client, limit int) (sh
 		if err != nil {
 			return shown, err
 		}
-		if w == nil && !a.json {
-			w = show.NewTable(a.stdout, "MESSAGE", "FROM", "TYPE", "PRIORITY", show.Heading("STATE"), "SENT", "PAYLOAD")
+		if w == nil && !a.JSON {
+			w = show.NewTable(a.Stdout, "MESSAGE", "FROM", "TYPE", "PRIORITY", show.Heading("STATE"), "SENT", "PAYLOAD")
 		}
 		shown++
 		if err := a.printRecord(w, m); err != nil {
@@ -91,8 +92,8 @@ func (a *app) printPending(ctx context.Context, c *client.Client, limit int) (sh
 }
 
 func (a *app) printRecord(w *show.Table, m *client.Message) error {
-	if a.json {
-		return a.printJSON(m.JSON)
+	if a.JSON {
+		return a.PrintJSON(m.JSON)
 	}
 	w.Row(m.ID, m.Sender, m.Type, m.Priority, show.StateColour(m.State, "").Paint(m.State), relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
 	return nil

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
 	"relay/cmd/metrics"
 	"relay/db"
@@ -68,7 +69,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instan
 	}
 	closeAll := func() { closeListeners(append(others.all(), listener)) }
 	o := db.Options{
-		Path: s.DB, Schema: a.schema, Create: true, Serve: true, By: a.actor(),
+		Path: s.DB, Schema: a.Schema, Create: true, Serve: true, By: a.Actor(),
 		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired), LearnHalfLife: s.halfLife(),
 		Logger: log, Fatal: in.fail,
@@ -100,12 +101,12 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instan
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies, AllowOrigins: s.AllowOrigins,
-		Version: http.Version(buildVersion()), MCP: s.mcp(),
+		Version: http.Version(cli.BuildVersion()), MCP: s.mcp(),
 	})
 	in.measure(others, log)
 	in.serve(listener, s)
 	if others.console != nil {
-		if err := in.showConsole(others.console, s, a.actor(), log); err != nil {
+		if err := in.showConsole(others.console, s, a.Actor(), log); err != nil {
 			others.console.Close()
 			return nil, errors.Join(err, in.stop())
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
@@ -22,7 +23,7 @@ server that runs on it notices within a second.`,
 		Example: `  relay key create planner^acme
   relay key list`,
 	}
-	onlyGroups(cmd)
+	cli.Group(cmd)
 	cmd.AddCommand(a.keyCreate(), a.keyList(), a.keyRevoke(), a.keyRotate())
 	return cmd
 }
@@ -44,7 +45,7 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 		Example: `  relay key create planner^acme
   relay key create planner^acme --label laptop --expires 90d
   export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
-		Args: between(1, 1<<20, "one or more addresses, as in planner^acme"),
+		Args: cli.Between(1, 1<<20, "one or more addresses, as in planner^acme"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			life := time.Duration(0) // the key has no end
 			if cmd.Flags().Changed("expires") {
@@ -55,10 +56,10 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 			addresses := make([]relay.Address, len(args))
 			for i, text := range args {
 				if addresses[i], err = relay.ParseAddress(text); err != nil {
-					return plain(err)
+					return cli.Plain(err)
 				}
 			}
-			return a.withDB(a.create, func(d *db.DB) error {
+			return a.WithDB(a.MayCreate, func(d *db.DB) error {
 				for _, address := range addresses {
 					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, WithSecret: secret, Broadcast: broadcast}
 					if life > 0 {
@@ -76,7 +77,7 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 	cmd.Flags().StringVar(&expires, "expires", "", "the key ends after this `time`, as in 12h or 90d (default never)")
 	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give the key a signing secret of its own")
 	cmd.Flags().BoolVar(&broadcast, "broadcast", false, "let the key write to all Mechas of any crew at once")
-	a.createFlag(cmd)
+	a.CreateFlag(cmd)
 	return cmd
 }
 
@@ -84,10 +85,10 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 	k, err := d.Issue(i)
 	if err != nil {
-		return plain(err)
+		return cli.Plain(err)
 	}
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			KeyID     relay.KeyID   `json:"key_id"`
 			MechaID   relay.Address `json:"mecha_id"`
 			Key       string        `json:"key"`
@@ -96,15 +97,15 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 			ExpiresAt *string       `json:"expires_at"`
 		}{k.ID, k.Mecha.Address, k.Text, show.Optional(k.Secret), relay.FormatTime(k.CreatedAt), show.OptionalTime(k.ExpiresAt)})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s\n", k.Mecha.Address, k.Text)
+	fmt.Fprintf(a.Stdout, "%s  %s\n", k.Mecha.Address, k.Text)
 	if k.Secret != "" {
-		fmt.Fprintf(a.stdout, "%s  %s\n", strings.Repeat(" ", len(k.Mecha.Address)), k.Secret)
+		fmt.Fprintf(a.Stdout, "%s  %s\n", strings.Repeat(" ", len(k.Mecha.Address)), k.Secret)
 	}
 	note := "id " + string(k.ID)
 	if !k.ExpiresAt.IsZero() {
 		note += ", expires " + relay.FormatTime(k.ExpiresAt)
 	}
-	_, err = fmt.Fprintf(a.stderr, "(%s; keep the key now, it is not shown again)\n", note)
+	_, err = fmt.Fprintf(a.Stderr, "(%s; keep the key now, it is not shown again)\n", note)
 	return err
 }
 
@@ -115,16 +116,16 @@ func (a *app) keyList() *cobra.Command {
 		Long:  `List the keys of all Mechas, or of one. LAST USED may be a minute old.`,
 		Example: `  relay key list
   relay key list planner^acme --json`,
-		Args: between(0, 1, "at most one address"),
+		Args: cli.Between(0, 1, "at most one address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var of relay.Address
 			if len(args) == 1 {
 				var err error
 				if of, err = relay.ParseAddress(args[0]); err != nil {
-					return plain(err)
+					return cli.Plain(err)
 				}
 			}
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				keys, err := in.KeysOf(of)
 				if err != nil {
 					return err
@@ -133,7 +134,7 @@ func (a *app) keyList() *cobra.Command {
 			})
 		},
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -141,19 +142,19 @@ var keyColour = map[string]show.Colour{"live": show.Green, "revoked": show.Red, 
 
 func (a *app) printKeys(keys []*relay.Key) error {
 	var w *show.Table
-	if !a.json {
-		w = show.NewTable(a.stdout, "KEY ID", "MECHA", "LABEL", show.Heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
+	if !a.JSON {
+		w = show.NewTable(a.Stdout, "KEY ID", "MECHA", "LABEL", show.Heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
 	}
 	for _, k := range keys {
 		state := "live"
 		if err := k.Check(time.Now()); err != nil {
 			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
-		if !a.json {
+		if !a.JSON {
 			w.Row(k.ID, k.Mecha.Address, show.Dash(k.Label), keyColour[state].Paint(state), show.TimeOrDash(k.CreatedAt), show.TimeOrDash(k.ExpiresAt), show.TimeOrDash(k.LastUsedAt))
 			continue
 		}
-		err := a.printJSON(struct {
+		err := a.PrintJSON(struct {
 			KeyID      relay.KeyID   `json:"key_id"`
 			MechaID    relay.Address `json:"mecha_id"`
 			Label      string        `json:"label"`
@@ -180,25 +181,25 @@ func (a *app) keyRevoke() *cobra.Command {
 		Long: `End a key at once. A server that runs on the database refuses the key and closes
 its sockets within a second. relay key list shows the ids of keys.`,
 		Example: "  relay key revoke key_7h2k9d0m4qx1w8zt",
-		Args:    exactly(1, "one key id (relay key list)"),
+		Args:    cli.Exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyID(args[0])
 			if err != nil {
 				return err
 			}
-			return a.withDB(false, func(d *db.DB) error {
+			return a.WithDB(false, func(d *db.DB) error {
 				if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: id}); err != nil {
-					return plain(err)
+					return cli.Plain(err)
 				}
-				if a.json {
-					return a.printJSON(map[string]relay.KeyID{"revoked": id})
+				if a.JSON {
+					return a.PrintJSON(map[string]relay.KeyID{"revoked": id})
 				}
-				_, err := fmt.Fprintf(a.stdout, "%s is revoked\n", id)
+				_, err := fmt.Fprintf(a.Stdout, "%s is revoked\n", id)
 				return err
 			})
 		},
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -215,7 +216,7 @@ successor's lifetime is as long as the old key's, from its issue to its end.
 Rotation moves that end: so rotate the newest key, not one that was rotated
 before.`,
 		Example: `  relay key rotate key_7h2k9d0m4qx1w8zt --overlap 24h`,
-		Args:    exactly(1, "one key id (relay key list)"),
+		Args:    cli.Exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyID(args[0])
 			if err != nil {
@@ -225,13 +226,13 @@ before.`,
 			if err != nil {
 				return err
 			}
-			return a.withDB(false, func(d *db.DB) error {
+			return a.WithDB(false, func(d *db.DB) error {
 				return a.issue(d, &relay.IssueKey{At: time.Now(), Replaces: id, Overlap: duration})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&overlap, "overlap", "24h", "`time` for which both keys work, as in 24h or 7d; 0 ends the old key now")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -239,7 +240,7 @@ before.`,
 // key itself, pasted by mistake.
 func keyID(text string) (relay.KeyID, error) {
 	if !strings.HasPrefix(text, "key_") {
-		return "", usagef("that is not a key id: a key id begins with key_ (relay key list)")
+		return "", cli.Usagef("that is not a key id: a key id begins with key_ (relay key list)")
 	}
 	return relay.KeyID(text), nil
 }
@@ -258,7 +259,7 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, usagef("%q is not a length of time, as in 12h or 90d", s)
+		return 0, cli.Usagef("%q is not a length of time, as in 12h or 90d", s)
 	}
 	return d, nil
 }

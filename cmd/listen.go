@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -29,7 +30,7 @@ type listenFlags struct {
 }
 
 func (a *app) listenCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var f listenFlags
 	cmd := &cobra.Command{
 		Use:   "listen",
@@ -80,9 +81,9 @@ their messages stay pending.`,
   relay listen --exec './answer.sh' --reply --jobs 4 --timeout 1m
   relay listen --claim --exec './work.sh' --jobs 4 --lease 60s --worker "$(hostname)"
   relay listen --bell`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err == nil {
 				err = f.check()
 			}
@@ -96,7 +97,7 @@ their messages stay pending.`,
 			return l.run(cmd.Context(), relay)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.ack, "ack", "", "acknowledge each message that was printed, with this `status`, as in completed")
 	flags.StringVar(&f.exec, "exec", "", "run this `command` for each message instead of printing it")
@@ -117,21 +118,21 @@ func (f *listenFlags) check() error {
 	f.ack = strings.ToLower(f.ack)
 	switch {
 	case f.jobs < 1 || f.jobs > maxJobs:
-		return usagef("--jobs must be from 1 to %d", maxJobs)
+		return cli.Usagef("--jobs must be from 1 to %d", maxJobs)
 	case f.timeout < 0:
-		return usagef("--timeout must not be negative")
+		return cli.Usagef("--timeout must not be negative")
 	case f.exec == "" && (f.reply || f.jobs > 1 || f.timeout > 0):
-		return usagef("--reply, --jobs and --timeout go with --exec")
+		return cli.Usagef("--reply, --jobs and --timeout go with --exec")
 	case f.exec != "" && f.ack != "":
-		return usagef("--ack goes without --exec, which acks by the exit code")
+		return cli.Usagef("--ack goes without --exec, which acks by the exit code")
 	case f.ack != "" && !ackStatus.MatchString(f.ack):
-		return usagef("--ack takes a status such as completed: at most 32 letters, digits and _")
+		return cli.Usagef("--ack takes a status such as completed: at most 32 letters, digits and _")
 	case f.reply && f.replyType == "":
-		return usagef("--reply-type must not be empty")
+		return cli.Usagef("--reply-type must not be empty")
 	case f.bell && (f.exec != "" || f.ack != "" || f.claim || f.state != ""):
-		return usagef("--bell goes without --exec, --ack, --claim and --state")
+		return cli.Usagef("--bell goes without --exec, --ack, --claim and --state")
 	case f.maxReplies < 0:
-		return usagef("--max-replies must not be negative")
+		return cli.Usagef("--max-replies must not be negative")
 	}
 	return f.checkClaim()
 }
@@ -140,19 +141,19 @@ func (f *listenFlags) check() error {
 func (f *listenFlags) checkClaim() error {
 	if !f.claim {
 		if f.lease != 0 || f.worker != "" {
-			return usagef("--lease and --worker go with --claim")
+			return cli.Usagef("--lease and --worker go with --claim")
 		}
 		return nil
 	}
 	switch {
 	case f.exec == "":
-		return usagef("--claim goes with --exec: a worker runs a command for each message")
+		return cli.Usagef("--claim goes with --exec: a worker runs a command for each message")
 	case f.state != "":
-		return usagef("--claim goes without --state: the relay knows what is left to do")
+		return cli.Usagef("--claim goes without --state: the relay knows what is left to do")
 	case f.lease != 0 && !client.IsLease(f.lease):
-		return usagef("--lease must be whole seconds, from 5s to 1h")
+		return cli.Usagef("--lease must be whole seconds, from 5s to 1h")
 	case !client.IsWorkerName(f.worker):
-		return usagef("--worker must be at most 64 characters without control characters")
+		return cli.Usagef("--worker must be at most 64 characters without control characters")
 	}
 	return nil
 }
@@ -239,17 +240,17 @@ func (l *listener) show(_ context.Context, m *client.Message) error {
 // report says on stderr what happens.
 func (l *listener) report(e client.Event) {
 	if e.What == client.Connected {
-		fmt.Fprintln(l.stderr, e)
+		fmt.Fprintln(l.Stderr, e)
 		return
 	}
 	switch e.What {
 	case client.Waiting, client.AckLate, client.ReplyLate:
-		e.Err = advice(e.Err)
+		e.Err = cli.Advice(e.Err)
 	case client.GivenUp:
-		fmt.Fprintf(l.stderr, "relay: %s is given up, and its command is killed: %v\n", e.Message.ID, e.Err)
+		fmt.Fprintf(l.Stderr, "relay: %s is given up, and its command is killed: %v\n", e.Message.ID, e.Err)
 		return
 	}
-	fmt.Fprintln(l.stderr, "relay:", e)
+	fmt.Fprintln(l.Stderr, "relay:", e)
 }
 
 // explain says what the sender of a message is told.

@@ -57,8 +57,8 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	c.Env = append(os.Environ(), environment(m)...)
 	c.Stdin = bytes.NewReader(m.Payload)
 	last, printed := &tail{}, &head{}
-	c.Stderr = io.MultiWriter(last, careless{l.stderr})
-	c.Stdout = show.Under(l.stdout)
+	c.Stderr = io.MultiWriter(last, careless{l.Stderr})
+	c.Stdout = show.Under(l.Stdout)
 	if l.f.reply {
 		c.Stdout = printed
 	}
@@ -116,7 +116,7 @@ var errUnread = errors.New("nobody reads the output any more")
 // ready refuses further messages if nobody reads what commands print. Then every command
 // that prints would fail, whatever its message is.
 func (l *listener) ready(context.Context) error {
-	if f, ok := show.Under(l.stdout).(*os.File); ok && !l.f.reply && system.Unread(f) {
+	if f, ok := show.Under(l.Stdout).(*os.File); ok && !l.f.reply && system.Unread(f) {
 		return errUnread
 	}
 	return nil

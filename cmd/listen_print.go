@@ -12,8 +12,8 @@ import (
 // print waits until stdout takes the message, but no longer than until the second
 // signal.
 func (l *listener) print(m *client.Message) error {
-	out, text, err := l.stdout, []byte(nil), error(nil)
-	if show.OnScreen(out) && !l.json {
+	out, text, err := l.Stdout, []byte(nil), error(nil)
+	if show.OnScreen(out) && !l.JSON {
 		out, text = show.Under(out), l.spoken(m)
 	} else if text, err = line(m); err != nil {
 		return err
@@ -39,6 +39,6 @@ func (l *listener) spoken(m *client.Message) []byte {
 		what += ", " + m.Priority
 	}
 	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", show.At(m.SentAt), relay.Visible(m.Sender), relay.Visible(what), relay.Visible(m.ConversationID),
-		show.Grey.Paint(m.ID).On(l.stdout), spoken(m.Payload))
+		show.Grey.Paint(m.ID).On(l.Stdout), spoken(m.Payload))
 	return []byte(text)
 }

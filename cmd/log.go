@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 )
 
@@ -19,10 +20,10 @@ func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // checkLog has read it; "" stands for info
 	o := &slog.HandlerOptions{Level: level}
-	var h slog.Handler = slog.NewTextHandler(a.stderr, o)
-	if s.LogFormat == "json" || s.LogFormat != "text" && !show.OnScreen(a.stderr) {
+	var h slog.Handler = slog.NewTextHandler(a.Stderr, o)
+	if s.LogFormat == "json" || s.LogFormat != "text" && !show.OnScreen(a.Stderr) {
 		o.ReplaceAttr = readable
-		h = slog.NewJSONHandler(a.stderr, o)
+		h = slog.NewJSONHandler(a.Stderr, o)
 	}
 	r := &repeats{kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
 	return slog.New(repeatHandler{h, r}), r.end
@@ -45,10 +46,10 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 // checkLog refuses formats and levels that the log does not have.
 func (s *settings) checkLog() error {
 	if !slices.Contains(logFormats, s.LogFormat) {
-		return usagef("--log-format must be %s", strings.Join(logFormats, ", "))
+		return cli.Usagef("--log-format must be %s", strings.Join(logFormats, ", "))
 	}
 	if !slices.Contains(logLevels, s.LogLevel) {
-		return usagef("--log-level must be %s", strings.Join(logLevels, ", "))
+		return cli.Usagef("--log-level must be %s", strings.Join(logLevels, ", "))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"relay/cmd/internal/cli"
 )
 
 // lines is a log that can be read while timers write to it.
@@ -38,7 +40,7 @@ func (l *lines) take() []string {
 func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
-		log, end := (&app{stderr: &out}).logger(&settings{LogFormat: "text"})
+		log, end := (&app{&cli.App{Stderr: &out}}).logger(&settings{LogFormat: "text"})
 		want := func(texts ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -88,7 +90,7 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 // In JSON, lengths of time and addresses are written as in text.
 func TestValuesInJSONAreReadable(t *testing.T) {
 	var out lines
-	log, end := (&app{stderr: &out}).logger(&settings{LogFormat: "json"})
+	log, end := (&app{&cli.App{Stderr: &out}}).logger(&settings{LogFormat: "json"})
 	defer end()
 	log.Info("jumped", "by", 36*time.Hour, "addr", &net.TCPAddr{IP: net.IPv6loopback, Port: 9464}, "error", errors.New("why"), "n", 7)
 	if got := out.take(); len(got) != 1 || !strings.Contains(got[0], `"level":"INFO","msg":"jumped","by":"36h0m0s","addr":"[::1]:9464","error":"why","n":7}`) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 )
 
@@ -20,7 +21,7 @@ func (a *app) manCommand() *cobra.Command {
 		Long: `Write a manual page for every command into a folder, and create the folder if
 there is none.`,
 		Example: `  relay man ~/.local/share/man/man1 && man relay-message-list`,
-		Args:    exactly(1, "one folder"),
+		Args:    cli.Exactly(1, "one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
@@ -29,10 +30,10 @@ there is none.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string]any{"dir": args[0], "files": n})
+			if a.JSON {
+				return a.PrintJSON(map[string]any{"dir": args[0], "files": n})
 			}
-			_, err = fmt.Fprintf(a.stdout, "%d pages in %s (man -l %s)\n", n, args[0], relay.ShellWord(filepath.Join(args[0], "relay.1")))
+			_, err = fmt.Fprintf(a.Stdout, "%d pages in %s (man -l %s)\n", n, args[0], relay.ShellWord(filepath.Join(args[0], "relay.1")))
 			return err
 		},
 	}
@@ -63,11 +64,11 @@ type manual struct{ bytes.Buffer }
 // program always makes the same page.
 func page(cmd *cobra.Command) []byte {
 	m := &manual{}
-	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), buildVersion().Version)
+	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), cli.BuildVersion().Version)
 	m.section("NAME")
 	fmt.Fprintf(m, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	m.section("SYNOPSIS")
-	fmt.Fprintf(m, "\\fB%s\\fP\n", roff(synopsis(cmd)))
+	fmt.Fprintf(m, "\\fB%s\\fP\n", roff(cli.Synopsis(cmd)))
 	m.section("DESCRIPTION")
 	text := cmd.Long
 	if text == "" {
@@ -157,7 +158,7 @@ func (m *manual) environment(cmd *cobra.Command) {
 	var all []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" && f.Name != "version" {
-			all = append(all, roff(variable(f)))
+			all = append(all, roff(cli.Variable(f)))
 		}
 	})
 	m.WriteString(strings.Join(all, ", ") + "\n")

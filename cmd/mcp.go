@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/mcp"
 	"relay/http"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var retry time.Duration
 	cmd := &cobra.Command{
 		Use:   "mcp",
@@ -29,22 +30,22 @@ is readable to others. relay docs mcp has the configurations of some programs,
 and a conversation as an example.`,
 		Example: `  relay mcp --key-file ~/.config/relay/planner.key
   RELAY_URL=https://relay.example.com relay mcp`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if retry < 0 {
-				return usagef("--retry must not be negative")
+				return cli.Usagef("--retry must not be negative")
 			}
-			client, err := c.client()
+			client, err := c.Client()
 			if err != nil {
 				return err
 			}
-			if stdin, ok := a.stdin.(*os.File); ok && show.IsTerminal(stdin) {
-				fmt.Fprintln(a.stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. Ctrl-C ends it.")
+			if stdin, ok := a.Stdin.(*os.File); ok && show.IsTerminal(stdin) {
+				fmt.Fprintln(a.Stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. Ctrl-C ends it.")
 			}
-			return mcp.Serve(cmd.Context(), client, retry, a.stdin, show.Under(a.stdout), buildVersion().Version)
+			return mcp.Serve(cmd.Context(), client, retry, a.Stdin, show.Under(a.Stdout), cli.BuildVersion().Version)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	cmd.Flags().DurationVar(&retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
 	return cmd
 }
@@ -54,5 +55,5 @@ func (s *settings) mcp() http.MCP {
 	if !s.MCP {
 		return nil
 	}
-	return mcp.Handler(buildVersion().Version)
+	return mcp.Handler(cli.BuildVersion().Version)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
@@ -22,7 +23,7 @@ on the database file; a server that runs on it notices within a second.`,
 		Example: `  relay mecha list
   relay mecha import agents.jsonl`,
 	}
-	onlyGroups(cmd)
+	cli.Group(cmd)
 	cmd.AddCommand(a.mechaList(), a.mechaShow(), a.mechaRemove(), a.mechaProfile(), a.mechaImport())
 	return cmd
 }
@@ -33,25 +34,25 @@ func (a *app) changesMecha(cmd *cobra.Command, f func(*db.DB, relay.Address, []s
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		address, err := relay.ParseAddress(args[0])
 		if err != nil {
-			return plain(err)
+			return cli.Plain(err)
 		}
-		return a.withDB(false, func(d *db.DB) error { return plain(f(d, address, args[1:])) })
+		return a.WithDB(false, func(d *db.DB) error { return cli.Plain(f(d, address, args[1:])) })
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 // showsMecha makes a command that only reads, and whose argument is the address of a Mecha.
 func (a *app) showsMecha(cmd *cobra.Command, f func(*db.Inspector, relay.Address) error) *cobra.Command {
-	cmd.Args = exactly(1, "one address")
+	cmd.Args = cli.Exactly(1, "one address")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		address, err := relay.ParseAddress(args[0])
 		if err != nil {
-			return plain(err)
+			return cli.Plain(err)
 		}
-		return a.withInspector(func(in *db.Inspector) error { return f(in, address) })
+		return a.WithInspector(func(in *db.Inspector) error { return f(in, address) })
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -60,12 +61,12 @@ func (a *app) mechaList() *cobra.Command {
 		Use:     "list",
 		Short:   "List the registered Mechas",
 		Example: "  relay mecha list --json | jq -r .mecha_id",
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withInspector(func(in *db.Inspector) error { return a.printMechas(cmd.Context(), in) })
+			return a.WithInspector(func(in *db.Inspector) error { return a.printMechas(cmd.Context(), in) })
 		},
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -73,8 +74,8 @@ const directoryPage = 500
 
 func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
 	var w *show.Table
-	if !a.json {
-		w = show.NewTable(a.stdout, "MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
+	if !a.JSON {
+		w = show.NewTable(a.Stdout, "MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
 	for after := relay.Address(""); ; {
 		page, err := in.Directory(after, directoryPage)
@@ -83,8 +84,8 @@ func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
 		}
 		for _, e := range page {
 			after = e.Address
-			if a.json {
-				if err := a.printJSON(entryJSON(e)); err != nil {
+			if a.JSON {
+				if err := a.PrintJSON(entryJSON(e)); err != nil {
 					return err
 				}
 			} else {
@@ -135,7 +136,7 @@ func (a *app) mechaShow() *cobra.Command {
 				seen = k.LastUsedAt
 			}
 		}
-		return a.printIndented(struct {
+		return a.PrintIndented(struct {
 			directoryEntry
 			LiveKeys int     `json:"live_keys"`
 			LastSeen *string `json:"last_seen"`
@@ -152,15 +153,15 @@ deleted, and messages to it are refused. The messages that it sent or received
 stay. If the address is registered again, it is the same Mecha, with its
 history.`,
 		Example: "  relay mecha remove planner^acme",
-		Args:    exactly(1, "one address"),
+		Args:    cli.Exactly(1, "one address"),
 	}, func(d *db.DB, address relay.Address, _ []string) error {
 		if err := d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string]relay.Address{"removed": address})
+		if a.JSON {
+			return a.PrintJSON(map[string]relay.Address{"removed": address})
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s is removed\n", address)
+		_, err := fmt.Fprintf(a.Stdout, "%s is removed\n", address)
 		return err
 	})
 }
@@ -172,7 +173,7 @@ func (a *app) mechaProfile() *cobra.Command {
 		Example: `  relay mecha profile get planner^acme
   relay mecha profile set planner^acme profile.json`,
 	}
-	onlyGroups(cmd)
+	cli.Group(cmd)
 	cmd.AddCommand(a.profileGet(), a.profileSet())
 	return cmd
 }
@@ -187,17 +188,17 @@ func (a *app) profileGet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(e.Profile)
+		if a.JSON {
+			return a.PrintJSON(e.Profile)
 		}
 		text, err := show.Indented(e.Profile)
 		if err != nil {
 			return err
 		}
 		if _, err := relay.ReadProfile(text); err != nil { // with its spaces it would be too long for set
-			return a.printJSON(e.Profile)
+			return a.PrintJSON(e.Profile)
 		}
-		_, err = a.stdout.Write(text)
+		_, err = a.Stdout.Write(text)
 		return err
 	})
 }
@@ -210,7 +211,7 @@ func (a *app) profileSet() *cobra.Command {
 @FILE as relay send has it. - and no file are stdin.`,
 		Example: `  relay mecha profile set planner^acme profile.json
   echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
-		Args: between(1, 2, "an address and at most one file"),
+		Args: cli.Between(1, 2, "an address and at most one file"),
 	}, func(d *db.DB, address relay.Address, more []string) error {
 		body, err := a.input(more)
 		if err != nil {
@@ -223,10 +224,10 @@ func (a *app) profileSet() *cobra.Command {
 		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Profile: p.Stored()}); err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string]relay.Address{"updated": address})
+		if a.JSON {
+			return a.PrintJSON(map[string]relay.Address{"updated": address})
 		}
-		_, err = fmt.Fprintf(a.stdout, "the profile of %s is set\n", address)
+		_, err = fmt.Fprintf(a.Stdout, "the profile of %s is set\n", address)
 		return err
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
@@ -26,7 +27,7 @@ with or without a server on it, and do not slow the server down.`,
 		Example: `  relay message list --mecha planner^acme --state pending
   relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7`,
 	}
-	onlyGroups(cmd)
+	cli.Group(cmd)
 	cmd.AddCommand(a.messageList(), a.messageShow(), a.messageTail(), a.messageTrace(), a.messageConversation(), a.statsCommand())
 	return cmd
 }
@@ -40,9 +41,9 @@ func (a *app) messageShow() *cobra.Command {
 --raw prints only the payload, byte for byte as it was sent.`,
 		Example: `  relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --payload
   relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --raw | jq .`,
-		Args: exactly(1, "one message id (relay message list)"),
+		Args: cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				m, err := in.Message(relay.MessageID(args[0]))
 				if err != nil {
 					return err
@@ -53,7 +54,7 @@ func (a *app) messageShow() *cobra.Command {
 					}
 				}
 				if raw {
-					_, err := a.stdout.Write(m.Payload)
+					_, err := a.Stdout.Write(m.Payload)
 					return err
 				}
 				return a.printMessage(m)
@@ -62,7 +63,7 @@ func (a *app) messageShow() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&payload, "payload", false, "show the payload too")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print only the payload's bytes")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -72,7 +73,7 @@ func (a *app) printMessage(m *relay.Message) error {
 	record := http.AppendRecord(nil, m)
 	var b bytes.Buffer
 	var err error
-	if a.json {
+	if a.JSON {
 		err = json.Compact(&b, record)
 	} else {
 		err = json.Indent(&b, record, "", "  ")
@@ -81,7 +82,7 @@ func (a *app) printMessage(m *relay.Message) error {
 		return err
 	}
 	b.WriteByte('\n')
-	_, err = b.WriteTo(a.stdout)
+	_, err = b.WriteTo(a.Stdout)
 	return err
 }
 
@@ -94,18 +95,18 @@ func (a *app) messageConversation() *cobra.Command {
 of each message. --json prints the records with their payloads, one on each
 line.`,
 		Example: "  relay message conversation conv_06fexd1h8k0000a2b3c4d5e6f7",
-		Args:    exactly(1, "one conversation id (relay message show ID)"),
+		Args:    cli.Exactly(1, "one conversation id (relay message show ID)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
-				return usagef("--limit must be at least 1")
+				return cli.Usagef("--limit must be at least 1")
 			}
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				return a.printConversation(cmd.Context(), in, inspect.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 1000, "print at most so many messages")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -126,7 +127,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q inspect
 		if err != nil {
 			return err
 		}
-		if a.json {
+		if a.JSON {
 			err = a.printMessage(m)
 		} else {
 			err = a.printTurn(m, gap)
@@ -137,7 +138,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q inspect
 		gap = true
 	}
 	if more {
-		fmt.Fprintln(a.stderr, "… and more: --limit prints them")
+		fmt.Fprintln(a.Stderr, "… and more: --limit prints them")
 	}
 	return nil
 }
@@ -158,11 +159,11 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 		state = m.Type + ", " + state
 	}
 	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
-		show.StateColour(m.State.String(), status).Paint(state).On(a.stdout), show.Grey.Paint(string(m.ID)).On(a.stdout), spoken(m.Payload))
+		show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout), show.Grey.Paint(string(m.ID)).On(a.Stdout), spoken(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}
-	_, err := io.WriteString(show.Under(a.stdout), b.String())
+	_, err := io.WriteString(show.Under(a.Stdout), b.String())
 	return err
 }
 

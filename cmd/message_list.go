@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
@@ -34,12 +35,12 @@ next page comes with --before and the id in the last line.`,
 		Example: `  relay message list --mecha planner^acme --state pending
   relay message list --dead --since 1d
   relay message list --since 1h --text invoice --json | jq -r .message_id`,
-		Args: exactly(0, "no arguments; its filters are flags"),
+		Args: cli.Exactly(0, "no arguments; its filters are flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := l.read(time.Now()); err != nil {
 				return err
 			}
-			return a.withInspector(func(in *db.Inspector) error { return a.printMessages(cmd.Context(), in, l.ListQuery) })
+			return a.WithInspector(func(in *db.Inspector) error { return a.printMessages(cmd.Context(), in, l.ListQuery) })
 		},
 	}
 	f := cmd.Flags()
@@ -60,7 +61,7 @@ next page comes with --before and the id in the last line.`,
 	f.StringVar(&l.after, "after", "", "only messages after the one with this `id`")
 	f.BoolVar(&l.Oldest, "oldest", false, "list the oldest first")
 	f.IntVar(&l.Limit, "limit", 50, "messages on a page")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -76,14 +77,14 @@ func (l *listFlags) read(now time.Time) (err error) {
 			continue
 		}
 		if *address.to, err = relay.ParseAddress(address.text); err != nil {
-			return plain(err)
+			return cli.Plain(err)
 		}
 	}
 	if err := l.shortForms(); err != nil {
 		return err
 	}
 	if l.State = relay.StateFilter(slices.Index(stateWords, l.state) + 1); l.state != "" && l.State == relay.AnyState {
-		return usagef("--state is one of %s, not %q", strings.Join(stateWords, ", "), l.state)
+		return cli.Usagef("--state is one of %s, not %q", strings.Join(stateWords, ", "), l.state)
 	}
 	switch l.direction {
 	case "in":
@@ -92,10 +93,10 @@ func (l *listFlags) read(now time.Time) (err error) {
 		l.Direction = relay.Out
 	case "all":
 	default:
-		return usagef("--direction is in, out or all, not %q", l.direction)
+		return cli.Usagef("--direction is in, out or all, not %q", l.direction)
 	}
 	if l.Direction != relay.Both && l.Mecha == "" {
-		return usagef("--direction needs --mecha, from whose side it is seen")
+		return cli.Usagef("--direction needs --mecha, from whose side it is seen")
 	}
 	if l.Since, err = parseWhen("since", l.since, now); err != nil {
 		return err
@@ -104,7 +105,7 @@ func (l *listFlags) read(now time.Time) (err error) {
 		return err
 	}
 	if l.Limit < 1 {
-		return usagef("--limit must be at least 1")
+		return cli.Usagef("--limit must be at least 1")
 	}
 	l.Conversation, l.Before, l.After = relay.ConversationID(l.conversation), relay.MessageID(l.before), relay.MessageID(l.after)
 	return nil
@@ -116,7 +117,7 @@ func (l *listFlags) shortForms() error {
 		switch {
 		case !set:
 		case l.state != "" && l.state != word:
-			return usagef("only one of --state, --dead and --overdue")
+			return cli.Usagef("only one of --state, --dead and --overdue")
 		default:
 			l.state = word
 		}
@@ -138,7 +139,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := parseDuration(text); err == nil {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
+	return time.Time{}, cli.Usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
 }
 
 func (a *app) printMessages(ctx context.Context, in *db.Inspector, q inspect.ListQuery) error {
@@ -146,7 +147,7 @@ func (a *app) printMessages(ctx context.Context, in *db.Inspector, q inspect.Lis
 	if err != nil {
 		return err
 	}
-	if a.json {
+	if a.JSON {
 		for _, m := range list {
 			if err := a.printMessage(m); err != nil {
 				return err
@@ -157,11 +158,11 @@ func (a *app) printMessages(ctx context.Context, in *db.Inspector, q inspect.Lis
 	}
 	switch {
 	case len(list) == 0:
-		fmt.Fprintln(a.stderr, "no message passes the filters")
+		fmt.Fprintln(a.Stderr, "no message passes the filters")
 	case more && q.Oldest:
-		fmt.Fprintf(a.stderr, "… more: --after %s\n", list[len(list)-1].ID)
+		fmt.Fprintf(a.Stderr, "… more: --after %s\n", list[len(list)-1].ID)
 	case more:
-		fmt.Fprintf(a.stderr, "… more: --before %s\n", list[len(list)-1].ID)
+		fmt.Fprintf(a.Stderr, "… more: --before %s\n", list[len(list)-1].ID)
 	}
 	return nil
 }
@@ -170,7 +171,7 @@ func (a *app) messageTable(list []*relay.Message) error {
 	if len(list) == 0 {
 		return nil
 	}
-	w := show.NewTable(a.stdout, "CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", show.Heading("STATE"), "BYTES")
+	w := show.NewTable(a.Stdout, "CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", show.Heading("STATE"), "BYTES")
 	for _, m := range list {
 		state, status := m.State.String(), ""
 		if m.Ack != nil {

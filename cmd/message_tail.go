@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
@@ -26,24 +27,24 @@ message is overdue, or a conversation full. A line has the time, the event, the
 message, its sender and its recipient.`,
 		Example: `  relay message tail
   relay message tail --mecha planner^acme --last 10 --json`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var only relay.Address
 			if mecha != "" {
 				var err error
 				if only, err = relay.ParseAddress(mecha); err != nil {
-					return plain(err)
+					return cli.Plain(err)
 				}
 			}
 			if last < 0 {
-				return usagef("--last must not be negative")
+				return cli.Usagef("--last must not be negative")
 			}
-			return a.withInspector(func(in *db.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
+			return a.WithInspector(func(in *db.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
 		},
 	}
 	cmd.Flags().StringVar(&mecha, "mecha", "", "only messages that this `address` sends or receives")
 	cmd.Flags().IntVar(&last, "last", 0, "begin with so many of the latest messages")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -128,8 +129,8 @@ type eventJSON struct {
 
 func (a *app) printEvent(e inspect.Event) error {
 	m, s := e.Message, e.Step
-	if a.json {
-		return a.printJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
+	if a.JSON {
+		return a.PrintJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
 			show.Optional(s.Status), show.Optional(s.Detail), show.Optional(string(s.Key)), m.PayloadBytes})
 	}
 	line := fmt.Sprintf("%s  %s → %s", m.ID, m.From, m.To)
@@ -139,7 +140,7 @@ func (a *app) printEvent(e inspect.Event) error {
 	if note := cmp.Or(s.Detail, told(m, s)); note != "" {
 		line += "  " + note
 	}
-	event := show.StateColour(string(s.What), s.Status).Paint(fmt.Sprintf("%-12s", stepName(s))).On(a.stdout)
-	_, err := fmt.Fprintf(show.Under(a.stdout), "%s  %s  %s\n", show.At(s.At), event, relay.Visible(line))
+	event := show.StateColour(string(s.What), s.Status).Paint(fmt.Sprintf("%-12s", stepName(s))).On(a.Stdout)
+	_, err := fmt.Fprintf(show.Under(a.Stdout), "%s  %s  %s\n", show.At(s.At), event, relay.Visible(line))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
@@ -32,21 +33,21 @@ line says why there is no answer, or where it is, as relay why does.
 next commit, within half a second; a server that is killed may lose its last
 notes.`,
 		Example: "  relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7",
-		Args:    exactly(1, "one message id (relay message list)"),
+		Args:    cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				t, err := in.Trace(cmd.Context(), relay.MessageID(args[0]))
 				if err != nil {
 					return err
 				}
-				if a.json {
+				if a.JSON {
 					return a.printTraceJSON(t)
 				}
 				return a.printTrace(t, time.Now())
 			})
 		},
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -99,7 +100,7 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 			show.Optional(s.Status), show.Optional(s.ClientTS), show.Optional(s.Detail), show.Optional(s.Worker), show.OptionalTime(s.Until), show.Optional(string(s.answer))})
 		last = s.At
 	}
-	return a.printJSON(struct {
+	return a.PrintJSON(struct {
 		Message json.RawMessage `json:"message"`
 		Retried bool            `json:"idempotency_key"`
 		Steps   []stepJSON      `json:"steps"`
@@ -109,8 +110,8 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 
 func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 	m := t.Message
-	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
-	w := show.NewTable(a.stdout, "TIME", "AFTER", show.Heading("WHAT"), "KEY", "")
+	fmt.Fprintf(a.Stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
+	w := show.NewTable(a.Stdout, "TIME", "AFTER", show.Heading("WHAT"), "KEY", "")
 	last := time.Time{}
 	for _, s := range steps(t) {
 		after := ""
@@ -129,9 +130,9 @@ func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 		if m.Overdue {
 			overdue = " and overdue"
 		}
-		fmt.Fprintf(a.stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, show.Gap(now.Sub(m.CreatedAt)))
+		fmt.Fprintf(a.Stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, show.Gap(now.Sub(m.CreatedAt)))
 	}
-	_, err := fmt.Fprintf(a.stdout, "\n%s\n", relay.Visible(judge(t).Text))
+	_, err := fmt.Fprintf(a.Stdout, "\n%s\n", relay.Visible(judge(t).Text))
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/metrics"
 	"relay/http"
 )
@@ -19,7 +20,7 @@ func checkHostPort(flag, addr string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return usagef("--%s is host:port, as in 127.0.0.1:8080; %q is not", flag, addr)
+		return cli.Usagef("--%s is host:port, as in 127.0.0.1:8080; %q is not", flag, addr)
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func (s *settings) checkOthers() error {
 		return err
 	}
 	if host, _, _ := net.SplitHostPort(s.Pprof); !net.ParseIP(host).IsLoopback() {
-		return usagef("--pprof takes a loopback address only, such as 127.0.0.1:6060; %s is none", s.Pprof)
+		return cli.Usagef("--pprof takes a loopback address only, such as 127.0.0.1:6060; %s is none", s.Pprof)
 	}
 	return nil
 }
@@ -82,7 +83,7 @@ func (s *settings) listenElsewhere() (o otherListeners, err error) {
 
 // measure begins to show metrics and, if there is a listener for them, profiles.
 func (in *instance) measure(o otherListeners, log *slog.Logger) {
-	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: http.Version(buildVersion())})
+	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: http.Version(cli.BuildVersion())})
 	if o.metrics == nil {
 		in.api.ServeMetrics(in.meters.Handler())
 	} else {

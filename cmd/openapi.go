@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/http"
 )
 
@@ -25,13 +26,13 @@ func (a *app) documentCommand(name, short, long string, document func(version st
 		Short:   short,
 		Long:    long,
 		Example: "  relay " + name + " > " + name + ".json",
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			text := document(buildVersion().Version)
-			if a.json {
-				return a.printJSON(json.RawMessage(text)) // on one line, like all that --json prints
+			text := document(cli.BuildVersion().Version)
+			if a.JSON {
+				return a.PrintJSON(json.RawMessage(text)) // on one line, like all that --json prints
 			}
-			_, err := a.stdout.Write(text)
+			_, err := a.Stdout.Write(text)
 			return err
 		},
 	}

@@ -52,7 +52,7 @@ var makePackages = sync.OnceValues(func() (packages, error) {
 	}
 	for version, formats := range map[string]string{older: "", newer: "deb"} {
 		program := p.program(version)
-		if out, err := goTool("build", "-ldflags", "-s -w -X relay/cmd.version="+version, "-o", program, ".."); err != nil {
+		if out, err := goTool("build", "-ldflags", "-s -w -X relay/cmd/internal/cli.version="+version, "-o", program, ".."); err != nil {
 			return p, fmt.Errorf("go build: %w\n%s", err, out)
 		}
 		c := exec.Command(maker, "-source", "..", "-program", program, "-version", version, "-out", p.dir, "-formats", formats)

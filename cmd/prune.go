@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
@@ -65,10 +66,10 @@ everything.`,
 		Example: `  relay prune --older-than 30d --dry-run
   relay prune --older-than 30d
   relay prune --older-than 12h --json | jq .messages`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if age < days(time.Second) {
-				return usagef("--older-than is required, from 1s, as in 30d or 12h")
+				return cli.Usagef("--older-than is required, from 1s, as in 30d or 12h")
 			}
 			return a.prune(cmd.Context(), time.Duration(age), dry, force)
 		},
@@ -76,14 +77,14 @@ everything.`,
 	cmd.Flags().Var(&age, "older-than", "the `age`, as in 30d or 12h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count the messages")
 	cmd.Flags().BoolVar(&force, "force", false, "believe the clock, though no server was sure of its own for more than a day")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
 func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) error {
 	now := time.Now()
 	var due relay.Pruned
-	err := a.withInspector(func(in *db.Inspector) error {
+	err := a.WithInspector(func(in *db.Inspector) error {
 		seen, err := in.ClockSeen()
 		if err != nil {
 			return err
@@ -102,15 +103,15 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		return a.printPruned(db.PruneResult{Messages: int64(due.Messages), Bytes: due.Bytes, Kept: int64(due.Kept)}, true)
 	}
 	if due.Messages > 0 { // noted before, because the removal goes on even if this command is killed
-		err := a.withDB(false, func(d *db.DB) error {
+		err := a.WithDB(false, func(d *db.DB) error {
 			return d.Note(relay.ActPruneBegun, fmt.Sprintf("%d messages from before %s", due.Messages, relay.FormatTime(now.Add(-age))))
 		})
 		if err != nil {
 			return err
 		}
 	}
-	progress, end := show.Reporting(a.stderr)
-	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: int64(due.Messages),
+	progress, end := show.Reporting(a.Stderr)
+	result, err := db.Prune(ctx, db.PruneOptions{Path: a.DBPath, Schema: a.Schema, Before: now.Add(-age), Total: int64(due.Messages),
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
 	if result.Messages > 0 {
@@ -121,14 +122,14 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		return fmt.Errorf("interrupted: %d messages were removed", result.Messages)
 	}
 	if err != nil {
-		return system.Denied(a.dbPath, true, err)
+		return system.Denied(a.DBPath, true, err)
 	}
 	return a.printPruned(result, false)
 }
 
 func (a *app) printPruned(r db.PruneResult, dry bool) error {
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			db.PruneResult
 			DryRun bool `json:"dry_run"`
 		}{r, dry})
@@ -141,6 +142,6 @@ func (a *app) printPruned(r db.PruneResult, dry bool) error {
 	if r.Kept > 0 {
 		text += fmt.Sprintf("; %d must stay for now (relay docs retention)", r.Kept)
 	}
-	_, err := fmt.Fprintln(a.stdout, text)
+	_, err := fmt.Fprintln(a.Stdout, text)
 	return err
 }

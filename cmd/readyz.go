@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/http/client"
 )
 
 func (a *app) readyzCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "readyz",
@@ -27,11 +28,11 @@ but do not make the server unready.`,
 		Example: `  relay readyz
   relay readyz --wait 10s && relay send bob^demo '{"text":"hello"}'
   relay readyz --url https://relay.example.com --json`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.readyz(cmd.Context(), c, wait) },
 	}
 	cmd.Flags().DurationVar(&wait, "wait", 0, "ask again until the server is ready, for this `time` at most")
-	c.addServer(cmd)
+	c.AddServer(cmd)
 	return cmd
 }
 
@@ -39,8 +40,8 @@ const readyEvery = 100 * time.Millisecond // between two questions
 
 // readyz asks until the server is ready or the time is over, at least once. A question
 // that the end of the time cuts short says less than the one before it, so that one counts.
-func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) error {
-	config, err := c.tls()
+func (a *app) readyz(ctx context.Context, c cli.ClientFlags, wait time.Duration) error {
+	config, err := c.TLS()
 	if err != nil {
 		return err
 	}
@@ -49,12 +50,12 @@ func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) err
 		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	answer, err := askReady(ctx, c.url, config)
+	answer, err := cli.AskReady(ctx, c.URL, config)
 	if errors.As(err, new(*client.ConfigError)) {
-		return inFlags(err)
+		return cli.InFlags(err)
 	}
 	for wait > 0 && (err != nil || !answer.Ready) && client.Sleep(ctx, readyEvery) {
-		later, e := askReady(ctx, c.url, config)
+		later, e := cli.AskReady(ctx, c.URL, config)
 		if ctx.Err() == nil || e == nil {
 			answer, err = later, e
 		}
@@ -69,20 +70,20 @@ func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) err
 // is what was asked.
 func (a *app) printReady(answer client.Readiness) (err error) {
 	switch {
-	case a.json:
-		_, err = fmt.Fprintf(a.stdout, "%s\n", bytes.TrimSpace(answer.Answer))
+	case a.JSON:
+		_, err = fmt.Fprintf(a.Stdout, "%s\n", bytes.TrimSpace(answer.Answer))
 	case answer.Ready:
-		_, err = fmt.Fprintln(a.stdout, "ready")
+		_, err = fmt.Fprintln(a.Stdout, "ready")
 	default:
-		_, err = fmt.Fprintln(a.stdout, answer.Detail)
+		_, err = fmt.Fprintln(a.Stdout, answer.Detail)
 	}
 	for _, p := range answer.Parts {
-		if !p.Ready && !a.json && err == nil {
-			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", p.Name, p.Detail)
+		if !p.Ready && !a.JSON && err == nil {
+			_, err = fmt.Fprintf(a.Stdout, "%s: %s\n", p.Name, p.Detail)
 		}
 	}
 	if err == nil && !answer.Ready {
-		err = exitFailure
+		err = cli.ExitFailure
 	}
 	return err
 }

@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/http/client"
 )
 
 func (a *app) replyCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var m outgoing
 	var f sendFlags
 	cmd := &cobra.Command{
@@ -24,10 +25,10 @@ The message itself stays pending: relay ack ends it. The answer has the type
 reply, to which relay listen --reply gives no answer.`,
 		Example: `  relay reply msg_0t3z1hj9e001xzqx8pz68qj0y4 '{"text":"fine, and you?"}'
   ./think.sh | relay reply "$ID" && relay ack "$ID"`,
-		Args: between(1, 2, "a message id and at most one payload"),
+		Args: cli.Between(1, 2, "a message id and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.InReplyTo = args[0]
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err == nil {
 				err = a.complete(&m, &f, args[1:])
 			}
@@ -40,7 +41,7 @@ reply, to which relay listen --reply gives no answer.`,
 			return a.send(cmd.Context(), relay, &m, f)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	f.add(cmd, &m)
 	cmd.Flags().StringVar(&m.Type, "type", client.DefaultReplyType, "the answer's message `type`")
 	return cmd
@@ -58,7 +59,7 @@ func address(ctx context.Context, c *client.Client, m *outgoing) error {
 		return err
 	}
 	if question.Sender == string(own) && question.To != string(own) {
-		return usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s", m.InReplyTo, question.To, m.InReplyTo)
+		return cli.Usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s", m.InReplyTo, question.To, m.InReplyTo)
 	}
 	m.To, m.CorrelationID = question.Sender, question.CorrelationID
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
@@ -44,12 +45,12 @@ The backup does not have what came after it:
 		Example: `  relay restore /backups/relay-2026-01-31.db --db /var/lib/relay/relay.db
   relay restore latest.db --force --revoke-newer
   relay restore --from /backups --db /var/lib/relay/relay.db`,
-		Args: between(0, 1, "one file, the backup, or --from DIR"),
+		Args: cli.Between(0, 1, "one file, the backup, or --from DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.To = a.dbPath
+			o.To = a.DBPath
 			switch {
 			case (len(args) == 1) == (folder != ""):
-				return usagef("name the backup, or with --from a folder that has copies, and not both")
+				return cli.Usagef("name the backup, or with --from a folder that has copies, and not both")
 			case folder != "":
 				return a.restoreNewest(cmd.Context(), o, folder)
 			}
@@ -62,7 +63,7 @@ The backup does not have what came after it:
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database, and keep it under another name")
 	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the backup; it may have faults")
 	cmd.Flags().BoolVar(&o.RevokeNewer, "revoke-newer", false, "keep what the replaced database has revoked or rotated since the backup; needs --force")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -81,7 +82,7 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 		if !file.IsUnusable(err) {
 			return err
 		}
-		fmt.Fprintf(a.stderr, "%s is passed over: %v\n", filepath.Base(c.Path), err)
+		fmt.Fprintf(a.Stderr, "%s is passed over: %v\n", filepath.Base(c.Path), err)
 	}
 	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed", show.Count(len(copies), "backup"), folder)
 }
@@ -90,10 +91,10 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 // who named it.
 func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.SeriesCopy) error {
 	if o.RevokeNewer && !o.Replace {
-		return usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
+		return cli.Usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
 	}
-	progress, end := show.Reporting(a.stderr)
-	o.Schema, o.Progress, o.By = a.schema, progress, a.actor()
+	progress, end := show.Reporting(a.Stderr)
+	o.Schema, o.Progress, o.By = a.Schema, progress, a.Actor()
 	began := time.Now()
 	r, err := file.Restore(ctx, o)
 	end()
@@ -103,7 +104,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 	if err := a.removeIndexes(r.Path); err != nil {
 		return fmt.Errorf("the database is restored, but its search index could not be removed; remove it before the server starts: %w", err)
 	}
-	if a.json {
+	if a.JSON {
 		done := restored{
 			copied:  copiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
 			Kept:    show.Optional(r.Kept),
@@ -112,19 +113,19 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 		if chosen != nil {
 			done.From, done.MadeAt, done.Newest = &chosen.Path, show.OptionalTime(chosen.At), show.OptionalTime(timeOf(r.Last))
 		}
-		return a.printJSON(done)
+		return a.PrintJSON(done)
 	}
 	if chosen != nil {
-		fmt.Fprintf(a.stderr, "(from %s, made %s, newest write %s)\n", filepath.Base(chosen.Path), agoOrAhead(began.Sub(chosen.At)), newestWrite(r.Last))
+		fmt.Fprintf(a.Stderr, "(from %s, made %s, newest write %s)\n", filepath.Base(chosen.Path), agoOrAhead(began.Sub(chosen.At)), newestWrite(r.Last))
 	}
 	if ahead := r.Last.Time().Sub(began); ahead > time.Minute {
-		fmt.Fprintf(a.stderr, "The newest write is %s ahead of this machine's clock. Set the clock before the server starts, or created_at stands still for so long.\n", show.Gap(ahead))
+		fmt.Fprintf(a.Stderr, "The newest write is %s ahead of this machine's clock. Set the clock before the server starts, or created_at stands still for so long.\n", show.Gap(ahead))
 	}
 	if r.Kept != "" {
-		fmt.Fprintf(a.stderr, "(the database from before is now %s)\n", r.Kept)
+		fmt.Fprintf(a.Stderr, "(the database from before is now %s)\n", r.Kept)
 	}
 	a.warnOfKeys(r, o.RevokeNewer)
-	_, err = fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r.BackupResult, o.BackupOptions))
+	_, err = fmt.Fprintf(a.Stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r.BackupResult, o.BackupOptions))
 	return err
 }
 
@@ -190,7 +191,7 @@ func revivedJSON(keys []file.RevivedKey) []revivedKey {
 // work again.
 func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 	if r.KeysUnread != nil {
-		fmt.Fprintf(a.stderr, "Keys that were revoked since the backup work again. This command cannot list them: %v\n", r.KeysUnread)
+		fmt.Fprintf(a.Stderr, "Keys that were revoked since the backup work again. This command cannot list them: %v\n", r.KeysUnread)
 		return
 	}
 	if len(r.Revived) == 0 {
@@ -200,23 +201,23 @@ func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 	if ended {
 		outcome = "and still so"
 	}
-	fmt.Fprintf(a.stderr, "Revoked or rotated since the backup, %s:\n", outcome)
+	fmt.Fprintf(a.Stderr, "Revoked or rotated since the backup, %s:\n", outcome)
 	for _, k := range r.Revived {
 		how := "revoked " + show.TimeOrDash(k.RevokedAt)
 		if k.RevokedAt.IsZero() {
 			how = "rotated, ends " + show.TimeOrDash(k.EndsAt)
 		}
-		fmt.Fprintf(a.stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, relay.Visible(k.Label))
+		fmt.Fprintf(a.Stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, relay.Visible(k.Label))
 	}
 	if !ended {
-		fmt.Fprintln(a.stderr, "(relay key revoke KEY_ID revokes one again; with --revoke-newer, relay restore would have kept them all ended)")
+		fmt.Fprintln(a.Stderr, "(relay key revoke KEY_ID revokes one again; with --revoke-newer, relay restore would have kept them all ended)")
 	}
 }
 
 // removeIndexes removes the search index of a replaced database. A server notices
 // an index of another database, but no longer once the restored one has changed.
 func (a *app) removeIndexes(path string) error {
-	named, err := filepath.Abs(a.dbPath) // --db may be a link to path
+	named, err := filepath.Abs(a.DBPath) // --db may be a link to path
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
@@ -14,7 +15,7 @@ import (
 )
 
 func (a *app) searchCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var query string
 	var q client.FindOptions
 	var online bool
@@ -28,7 +29,7 @@ with the word forget.`,
 		Example: `  relay search book a flight to lisbon
   relay search --tag travel invoices --json
   relay search --skill book --online --sort recent`,
-		Args: between(0, 1000, "words to search for"),
+		Args: cli.Between(0, 1000, "words to search for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query = strings.TrimSpace(strings.Join(args, " "))
 			if cmd.Flags().Changed("online") {
@@ -37,7 +38,7 @@ with the word forget.`,
 			if err := checkSearch(query, q); err != nil {
 				return err
 			}
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -48,7 +49,7 @@ with the word forget.`,
 			return a.printFound(found)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	f := cmd.Flags()
 	f.IntVar(&q.Limit, "limit", 10, "how many Mechas at most, up to 100")
 	f.StringVar(&q.Sort, "sort", "relevance", "the `order`: relevance, recent (last changed first) or name")
@@ -71,15 +72,15 @@ privacy). The command works on the database file; a server that runs on it
 notices within a second. What the Mecha completes from now on counts again,
 unless its profile says "learn": false.`,
 		Example: "  relay search forget planner^acme",
-		Args:    exactly(1, "one address"),
+		Args:    cli.Exactly(1, "one address"),
 	}, func(d *db.DB, address relay.Address, _ []string) error {
 		if err := d.ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string]relay.Address{"forgotten": address})
+		if a.JSON {
+			return a.PrintJSON(map[string]relay.Address{"forgotten": address})
 		}
-		_, err := fmt.Fprintf(a.stdout, "what was learned about %s is forgotten\n", address)
+		_, err := fmt.Fprintf(a.Stdout, "what was learned about %s is forgotten\n", address)
 		return err
 	})
 }
@@ -88,29 +89,29 @@ unless its profile says "learn": false.`,
 func checkSearch(query string, q client.FindOptions) error {
 	f := &q.Filter
 	if query == "" && len(f.Tags)+len(f.Crew)+len(f.Skills)+len(f.Languages) == 0 && f.Online == nil {
-		return usagef("search takes a query, or a filter: --tag, --crew, --skill, --language, --online")
+		return cli.Usagef("search takes a query, or a filter: --tag, --crew, --skill, --language, --online")
 	}
 	if q.Sort != "relevance" && q.Sort != "recent" && q.Sort != "name" {
-		return usagef("--sort must be relevance, recent or name; %q is none of them", q.Sort)
+		return cli.Usagef("--sort must be relevance, recent or name; %q is none of them", q.Sort)
 	}
 	if q.Limit < 1 {
-		return usagef("--limit must be at least 1")
+		return cli.Usagef("--limit must be at least 1")
 	}
 	return nil
 }
 
 func (a *app) printFound(f *client.Found) error {
-	if a.json {
-		return a.printJSON(f.JSON)
+	if a.JSON {
+		return a.PrintJSON(f.JSON)
 	}
 	if f.Corrected != "" {
-		fmt.Fprintf(a.stderr, "searched for: %s\n", relay.Visible(f.Corrected))
+		fmt.Fprintf(a.Stderr, "searched for: %s\n", relay.Visible(f.Corrected))
 	}
 	if len(f.Agents) == 0 {
-		_, err := fmt.Fprintln(a.stderr, "nothing found")
+		_, err := fmt.Fprintln(a.Stderr, "nothing found")
 		return err
 	}
-	w := show.NewTable(a.stdout, "SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
+	w := show.NewTable(a.Stdout, "SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
 	for _, r := range f.Agents {
 		online := "-"
 		if r.Online {
@@ -130,7 +131,7 @@ func (a *app) printFound(f *client.Found) error {
 		w.Row(fmt.Sprintf("%.3f", r.Score), r.Address, online, oneLine(what, 60), show.Dash(oneLine(why, 120)))
 	}
 	if more := f.Total - len(f.Agents); more > 0 {
-		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
+		defer fmt.Fprintf(a.Stderr, "… and %d more (--limit)\n", more)
 	}
 	return w.End()
 }

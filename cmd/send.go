@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
@@ -32,7 +33,7 @@ type sendFlags struct {
 }
 
 func (a *app) sendCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	var m outgoing
 	var f sendFlags
 	cmd := &cobra.Command{
@@ -57,9 +58,9 @@ The same command with the same --idempotency-key waits again.`,
   relay send bob^demo @order.json --idempotency-key order-17 --wait-ack 30s
   relay send bob^demo '{"text":"and?"}' --in-reply-to "$ID" --ack-by 10m
   answer=$(echo '{"question":"how are you?"}' | relay send bob^demo --wait-reply 60s)`,
-		Args: between(1, 2, "an address and at most one payload"),
+		Args: cli.Between(1, 2, "an address and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err == nil {
 				err = a.prepare(&m, &f, args)
 			}
@@ -69,7 +70,7 @@ The same command with the same --idempotency-key waits again.`,
 			return a.send(cmd.Context(), relay, &m, f)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	f.add(cmd, &m)
 	addPlace(cmd, &m)
 	cmd.Flags().StringVar(&m.Type, "type", "", "the message's `type` (default message)")
@@ -104,13 +105,13 @@ func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
 	to, err := relay.ParseRecipient(args[0])
 	switch {
 	case err != nil:
-		return plain(err)
+		return cli.Plain(err)
 	case f.waitAck > 0 && f.waitReply > 0:
-		return usagef("--wait-ack or --wait-reply, not both: an answer says more than an ack")
+		return cli.Usagef("--wait-ack or --wait-reply, not both: an answer says more than an ack")
 	case to.IsCrew() && (f.waitAck > 0 || f.waitReply > 0):
-		return usagef("--wait-ack and --wait-reply wait for one recipient, and %s is a crew", to)
+		return cli.Usagef("--wait-ack and --wait-reply wait for one recipient, and %s is a crew", to)
 	case f.noAck && f.waitReply == 0:
-		return usagef("--no-ack goes with --wait-reply")
+		return cli.Usagef("--no-ack goes with --wait-reply")
 	}
 	m.To = string(to)
 	return a.complete(m, f, args[1:])
@@ -121,19 +122,19 @@ func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
 func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) {
 	switch {
 	case f.retry < 0 || f.waitAck < 0 || f.waitReply < 0 || m.TTL < 0 || m.AckBy < 0 || m.MaxMessages < 0:
-		return usagef("no flag may be negative")
+		return cli.Usagef("no flag may be negative")
 	case m.TTL%time.Second != 0 || m.AckBy%time.Second != 0:
-		return usagef("--ttl and --ack-by take whole seconds, as in 90s or 24h")
+		return cli.Usagef("--ttl and --ack-by take whole seconds, as in 90s or 24h")
 	case f.waitReply > longestAsk:
-		return usagef("an answer can be waited for %v at most, and not %v", longestAsk, f.waitReply)
+		return cli.Usagef("an answer can be waited for %v at most, and not %v", longestAsk, f.waitReply)
 	}
 	m.Question, m.Timeout = f.waitReply > 0, f.retry
 	if f.retry == 0 {
 		m.Timeout = -1 // one attempt
 	}
 	if len(payload) == 0 {
-		if stdin, ok := a.stdin.(*os.File); ok && show.IsTerminal(stdin) {
-			return usagef("no payload: give it as an argument, as @FILE or on stdin, as in relay %s %s '{\"text\":\"hello\"}'", a.command, cmp.Or(m.To, m.InReplyTo))
+		if stdin, ok := a.Stdin.(*os.File); ok && show.IsTerminal(stdin) {
+			return cli.Usagef("no payload: give it as an argument, as @FILE or on stdin, as in relay %s %s '{\"text\":\"hello\"}'", a.Command, cmp.Or(m.To, m.InReplyTo))
 		}
 		payload = []string{"-"}
 	}
@@ -143,7 +144,7 @@ func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) 
 	m.payload = bytes.TrimSpace(m.payload)
 	if err = checkPayload(m.payload); err != nil {
 		if _, e := os.Stat(payload[0]); e == nil {
-			return usagef("%w; to send the file of that name, write @%s", err, payload[0])
+			return cli.Usagef("%w; to send the file of that name, write @%s", err, payload[0])
 		}
 	}
 	return err
@@ -155,11 +156,11 @@ func checkPayload(payload []byte) error {
 	err := json.Unmarshal(payload, &struct{}{})
 	switch {
 	case len(payload) == 0:
-		return usagef(`the payload is empty; it must be a JSON object, as in {"text":"hello"}`)
+		return cli.Usagef(`the payload is empty; it must be a JSON object, as in {"text":"hello"}`)
 	case errors.As(err, &syntax):
-		return usagef("the payload is not valid JSON: %v, at byte %d", err, syntax.Offset)
+		return cli.Usagef("the payload is not valid JSON: %v, at byte %d", err, syntax.Offset)
 	case payload[0] != '{':
-		return usagef(`the payload must be a JSON object, as in {"text":"hello"}`)
+		return cli.Usagef(`the payload must be a JSON object, as in {"text":"hello"}`)
 	}
 	return nil
 }
@@ -175,20 +176,20 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	var unsent *client.SendError
 	switch {
 	case errors.As(err, &unsent) && unsent.Unknown:
-		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", advice(unsent.Err), unsent.IdempotencyKey)}
+		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", cli.Advice(unsent.Err), unsent.IdempotencyKey)}
 	case err != nil:
 		return err
 	case f.waitReply > 0:
-		fmt.Fprintln(a.stderr, "sent", sent.MessageID)
+		fmt.Fprintln(a.Stderr, "sent", sent.MessageID)
 		return a.waitForReply(ctx, c, sent, f, end)
-	case a.json:
-		err = a.printJSON(sent.JSON)
+	case a.JSON:
+		err = a.PrintJSON(sent.JSON)
 	default:
 		ids := sent.MessageIDs
 		if ids == nil {
 			ids = []string{sent.MessageID}
 		}
-		_, err = fmt.Fprintln(a.stdout, strings.Join(ids, "\n"))
+		_, err = fmt.Fprintln(a.Stdout, strings.Join(ids, "\n"))
 	}
 	if err != nil || f.waitAck == 0 {
 		return err
@@ -202,8 +203,8 @@ func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Durat
 	state := ""
 	if last != nil {
 		state = last.State
-		if a.json {
-			fmt.Fprintf(a.stdout, "%s\n", last.JSON)
+		if a.JSON {
+			fmt.Fprintf(a.Stdout, "%s\n", last.JSON)
 		}
 	}
 	switch {
@@ -212,7 +213,7 @@ func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Durat
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay", most, sent.MessageID, show.Dash(state))
 	case err == nil:
-		fmt.Fprintln(a.stderr, "completed")
+		fmt.Fprintln(a.Stderr, "completed")
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 
 	"github.com/spf13/cobra"
@@ -121,7 +122,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 }
 
 // exitStore is EX_TEMPFAIL: a supervisor should start the process again.
-const exitStore = exit(75)
+const exitStore = cli.Exit(75)
 
 func envBool(name string) bool {
 	switch value := strings.ToLower(os.Getenv(name)); value {
@@ -138,22 +139,22 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		return err
 	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
-		return usagef("--clock-skew must be from 30s to 15m")
+		return cli.Usagef("--clock-skew must be from 30s to 15m")
 	}
 	if s.MaxBroadcast > 1000 {
-		return usagef("--max-broadcast must be at most 1000")
+		return cli.Usagef("--max-broadcast must be at most 1000")
 	}
 	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
-		return usagef("--max-headers must be at least 4097")
+		return cli.Usagef("--max-headers must be at least 4097")
 	}
 	if tooShort := func(age days) bool { return age != 0 && age < days(time.Second) }; tooShort(s.Retention) || tooShort(s.KeepExpired) {
-		return usagef("--retention and --keep-expired must be at least 1s, or 0")
+		return cli.Usagef("--retention and --keep-expired must be at least 1s, or 0")
 	}
 	if (s.Cluster == "") != (s.Node == "") {
-		return usagef("--cluster and --node belong together")
+		return cli.Usagef("--cluster and --node belong together")
 	}
 	if s.LearnHalfLife < days(relay.MinHalfLife) {
-		return usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
+		return cli.Usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
 	}
 	_, err := s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.checkACME(), s.checkConsole(flags.Changed("console"))); err != nil {
@@ -161,7 +162,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Value.String(), "-") && f.Value.Type() != "string" {
-			err = usagef("--%s must not be negative", f.Name)
+			err = cli.Usagef("--%s must not be negative", f.Name)
 		}
 	})
 	return err
@@ -183,7 +184,7 @@ start it again.`,
   relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
   relay serve --addr :443 --acme relay.example.com
   REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, s) },
 	}
 	s.flags(cmd.Flags())
@@ -208,7 +209,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	warnIfOpen(log, s, in.addr)
 	warnOfFolder(log, in.db.Path())
-	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", buildVersion().Version)
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", cli.BuildVersion().Version)
 	if s.Dev {
 		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
 			in.stop()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/setup"
 	"relay/db/relay"
@@ -23,7 +24,7 @@ import (
 
 // setupFlags are the flags of relay setup.
 type setupFlags struct {
-	clientFlags
+	cli.ClientFlags
 	dryRun, undo  bool
 	project, name string
 }
@@ -49,7 +50,7 @@ somebody has changed it since, only what the relay has added is taken out.`,
 		Example: `  relay setup claude-code --key-file ~/.config/relay/planner.key
   relay setup vscode --dry-run
   relay setup codex --undo`,
-		Args: exactly(1, "one program: "+strings.Join(setup.Names, ", ")),
+		Args: cli.Exactly(1, "one program: "+strings.Join(setup.Names, ", ")),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 			for _, name := range setup.Names[:len(setup.Names)*(1-min(len(args), 1))] {
 				names = append(names, cobra.CompletionWithDesc(name, setup.Title(name)))
@@ -58,7 +59,7 @@ somebody has changed it since, only what the relay has added is taken out.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !slices.Contains(setup.Names, args[0]) {
-				return usagef("there is no program %q%s; known are %s", args[0], didYouMean("", args[0], setup.Names), strings.Join(setup.Names, ", "))
+				return cli.Usagef("there is no program %q%s; known are %s", args[0], cli.DidYouMean("", args[0], setup.Names), strings.Join(setup.Names, ", "))
 			}
 			if f.undo {
 				return a.setupUndo(&f, args[0])
@@ -66,7 +67,7 @@ somebody has changed it since, only what the relay has added is taken out.`,
 			return a.setup(&f, args[0])
 		},
 	}
-	f.add(cmd)
+	f.Add(cmd)
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and change nothing")
 	cmd.Flags().BoolVar(&f.undo, "undo", false, "take the relay out again")
 	cmd.Flags().StringVar(&f.project, "project", "", "the configuration of this `folder` instead of the user's")
@@ -82,7 +83,7 @@ func (f *setupFlags) home() (home setup.Home, book setup.Book, err error) {
 			return home, "", err
 		}
 		if info, err := os.Stat(home.Project); err != nil || !info.IsDir() {
-			return home, "", usagef("--project: there is no folder %q", f.project)
+			return home, "", cli.Usagef("--project: there is no folder %q", f.project)
 		}
 	}
 	if home.Dir, err = os.UserHomeDir(); err != nil {
@@ -110,16 +111,16 @@ func (a *app) setup(f *setupFlags, program string) error {
 			return err
 		}
 	}
-	if err := a.printChanges(changes, f.dryRun); err != nil || a.json {
+	if err := a.printChanges(changes, f.dryRun); err != nil || a.JSON {
 		return err
 	}
 	switch {
 	case f.dryRun:
-		fmt.Fprintln(a.stderr, "Nothing was changed.")
+		fmt.Fprintln(a.Stderr, "Nothing was changed.")
 	case program == "claude-code":
-		fmt.Fprintln(a.stderr, "Restart Claude Code. Then relay doctor tells whether all is well.")
+		fmt.Fprintln(a.Stderr, "Restart Claude Code. Then relay doctor tells whether all is well.")
 	default:
-		fmt.Fprintf(a.stderr, "Restart %s. It has no hook that wakes an idle session; relay docs waking says what does. relay doctor tells whether all is well.\n", setup.Title(program))
+		fmt.Fprintf(a.Stderr, "Restart %s. It has no hook that wakes an idle session; relay docs waking says what does. relay doctor tells whether all is well.\n", setup.Title(program))
 	}
 	return nil
 }
@@ -144,27 +145,27 @@ func (a *app) setupUndo(f *setupFlags, program string) error {
 
 // server says how a program starts the relay, and which files of ours that needs.
 func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error) {
-	key, secret, err := f.secrets()
+	key, secret, err := f.Secrets()
 	if err != nil {
 		return s, nil, err
 	}
 	if err := relay.CheckKeyText(key); err != nil {
 		return s, nil, err
 	}
-	if _, err := client.New(client.Config{URL: f.url, Key: key, SigningSecret: secret}); err != nil {
-		return s, nil, inFlags(err)
+	if _, err := client.New(client.Config{URL: f.URL, Key: key, SigningSecret: secret}); err != nil {
+		return s, nil, cli.InFlags(err)
 	}
-	if u, err := url.Parse(f.url); err != nil || u.User != nil {
-		return s, nil, usagef("--url (RELAY_URL) has a password, which would be written into the configuration")
+	if u, err := url.Parse(f.URL); err != nil || u.User != nil {
+		return s, nil, cli.Usagef("--url (RELAY_URL) has a password, which would be written into the configuration")
 	}
-	s = setup.Server{Name: f.name, Args: []string{"mcp"}, Env: []setup.Field{{Name: "RELAY_URL", Value: f.url}}}
-	hook := []string{"hook", "wait", "--url", f.url}
+	s = setup.Server{Name: f.name, Args: []string{"mcp"}, Env: []setup.Field{{Name: "RELAY_URL", Value: f.URL}}}
+	hook := []string{"hook", "wait", "--url", f.URL}
 	add := func(flag, path string) {
 		name := "RELAY_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 		s.Env = append(s.Env, setup.Field{Name: name, Value: path})
 		hook = append(hook, "--"+flag, path)
 	}
-	for _, one := range []struct{ flag, file, text, ending string }{{"key-file", f.keyFile, key, ".key"}, {"signing-secret-file", f.secretFile, secret, ".secret"}} {
+	for _, one := range []struct{ flag, file, text, ending string }{{"key-file", f.KeyFile, key, ".key"}, {"signing-secret-file", f.SecretFile, secret, ".secret"}} {
 		if one.text == "" {
 			continue
 		}
@@ -175,11 +176,11 @@ func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error
 		secrets = append(secrets, made...)
 		add(one.flag, path)
 	}
-	if f.caFile != "" {
-		if _, err := f.tls(); err != nil {
+	if f.CAFile != "" {
+		if _, err := f.TLS(); err != nil {
 			return s, nil, err
 		}
-		path, err := filepath.Abs(f.caFile)
+		path, err := filepath.Abs(f.CAFile)
 		if err != nil {
 			return s, nil, err
 		}
@@ -191,7 +192,7 @@ func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error
 	s.Hook = hookLine(s.Command, hook)
 	for _, text := range append(hook, s.Command) {
 		if strings.Contains(text, "${") {
-			return s, nil, usagef("%q has ${, which the program would replace", text)
+			return s, nil, cli.Usagef("%q has ${, which the program would replace", text)
 		}
 	}
 	return s, secrets, nil
@@ -286,8 +287,8 @@ func (a *app) printChanges(changes []*setup.Change, dryRun bool) error {
 	for _, c := range changes {
 		tense := map[bool]int{true: 1}[dryRun]
 		var err error
-		if a.json {
-			err = a.printJSON(struct {
+		if a.JSON {
+			err = a.PrintJSON(struct {
 				File    string  `json:"file"`
 				Change  string  `json:"change"`
 				Backup  *string `json:"backup"`
@@ -302,7 +303,7 @@ func (a *app) printChanges(changes []*setup.Change, dryRun bool) error {
 			if dryRun && c.What != "nothing" {
 				text += "\n" + strings.TrimSuffix(c.Diff(), "\n")
 			}
-			_, err = fmt.Fprintln(a.stdout, text)
+			_, err = fmt.Fprintln(a.Stdout, text)
 		}
 		if err != nil {
 			return err

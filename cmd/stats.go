@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
@@ -23,22 +24,22 @@ and the busiest Mechas, and measure the files. The command reads a row of every
 message, which takes about a second for a million. Beside a server it pauses again and
 again, so that the server's log stays short, and takes several times as long.`,
 		Example: "  relay stats\n  relay stats --json | jq .messages.pending",
-		Args:    exactly(0, "no arguments"),
+		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				s, err := in.Stats(cmd.Context())
 				if err != nil {
 					return err
 				}
 				f := measureFiles(in.Path())
-				if a.json {
+				if a.JSON {
 					return a.printStatsJSON(s, f)
 				}
 				return a.printStats(s, f, time.Now())
 			})
 		},
 	}
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -101,7 +102,7 @@ func (a *app) printStatsJSON(s db.Stats, f files) error {
 	for i, b := range s.Busiest {
 		busy[i] = busyJSON(b)
 	}
-	return a.printJSON(map[string]any{
+	return a.PrintJSON(map[string]any{
 		"mechas": map[string]int{"registered": s.Mechas, "removed": s.Removed, "with_profile": s.Profiles},
 		"keys":   map[string]int{"live": s.Keys, "expired": s.KeysExpired, "revoked": s.KeysRevoked},
 		"messages": map[string]any{"total": s.Messages, "pending": s.Queued + s.Delivered, "queued": s.Queued, "delivered": s.Delivered,
@@ -114,7 +115,7 @@ func (a *app) printStatsJSON(s db.Stats, f files) error {
 
 func (a *app) printStats(s db.Stats, f files, now time.Time) error {
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(a.stdout, "%-10s "+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(a.Stdout, "%-10s "+format+"\n", append([]any{name}, args...)...)
 	}
 	line("Mechas", "%d registered (%d with a profile), %d removed", s.Mechas, s.Profiles, s.Removed)
 	line("Keys", "%d live, %d expired, %d revoked", s.Keys, s.KeysExpired, s.KeysRevoked)
@@ -133,8 +134,8 @@ func (a *app) printStats(s db.Stats, f files, now time.Time) error {
 	if len(s.Busiest) == 0 {
 		return nil
 	}
-	fmt.Fprintln(a.stdout)
-	w := show.NewTable(a.stdout, "BUSIEST", "SENT", "RECEIVED", "PENDING")
+	fmt.Fprintln(a.Stdout)
+	w := show.NewTable(a.Stdout, "BUSIEST", "SENT", "RECEIVED", "PENDING")
 	for _, b := range s.Busiest {
 		w.Row(b.Mecha, b.Sent, b.Received, b.Pending)
 	}

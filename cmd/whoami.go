@@ -6,20 +6,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 )
 
 func (a *app) whoamiCommand() *cobra.Command {
-	var c clientFlags
+	var c cli.ClientFlags
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show to whom RELAY_KEY belongs",
 		Long:  "Ask the relay to whom RELAY_KEY belongs. If this works, address, key and clock are right.",
 		Example: `  relay whoami
   relay whoami --json | jq -r .mecha_id`,
-		Args: exactly(0, "no arguments"),
+		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.client()
+			relay, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -30,13 +31,13 @@ func (a *app) whoamiCommand() *cobra.Command {
 			return a.printWhoami(answer)
 		},
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	return cmd
 }
 
 func (a *app) printWhoami(answer []byte) error {
-	if a.json {
-		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
+	if a.JSON {
+		_, err := fmt.Fprintf(a.Stdout, "%s\n", answer)
 		return err
 	}
 	var who struct {
@@ -53,7 +54,7 @@ func (a *app) printWhoami(answer []byte) error {
 	if who.SignatureRequired {
 		signatures = "required"
 	}
-	w := show.NewTable(a.stdout, "Mecha", who.MechaID)
+	w := show.NewTable(a.Stdout, "Mecha", who.MechaID)
 	w.Row("key", who.KeyID)
 	w.Row("label", show.Dash(who.Label))
 	w.Row("expires", show.Dash(who.ExpiresAt))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
@@ -28,12 +29,12 @@ does not say who is connected at this moment, and when a Mecha was last seen onl
 to about a minute. GET /api/v1/messages/ID/trace, which asks the server, knows.`,
 		Example: `  relay why msg_06fexd1h8k0000a2b3c4d5e6f7
   relay why planner^acme`,
-		Args: exactly(1, "one message id (relay message list) or one address"),
+		Args: cli.Exactly(1, "one message id (relay message list) or one address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
-				return usagef("--limit must be at least 1")
+				return cli.Usagef("--limit must be at least 1")
 			}
-			return a.withInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *db.Inspector) error {
 				if !strings.Contains(args[0], "^") {
 					return a.whyMessage(cmd.Context(), in, relay.MessageID(args[0]))
 				}
@@ -46,7 +47,7 @@ to about a minute. GET /api/v1/messages/ID/trace, which asks the server, knows.`
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 10, "for an address: name at most so many messages")
-	a.dbFlag(cmd)
+	a.DBFlag(cmd)
 	return cmd
 }
 
@@ -68,13 +69,13 @@ func (a *app) whyMessage(ctx context.Context, in *db.Inspector, id relay.Message
 		return err
 	}
 	v := judge(t)
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			MessageID relay.MessageID `json:"message_id"`
 			Verdict   verdictJSON     `json:"verdict"`
 		}{id, v})
 	}
-	_, err = fmt.Fprintln(a.stdout, relay.Visible(v.Text))
+	_, err = fmt.Fprintln(a.Stdout, relay.Visible(v.Text))
 	return err
 }
 
@@ -84,14 +85,14 @@ func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Addr
 		return err
 	}
 	health := health(w, time.Now())
-	if a.json {
+	if a.JSON {
 		return a.printWaiting(w, health)
 	}
-	if _, err := fmt.Fprintln(a.stdout, health); err != nil || len(w.Oldest) == 0 {
+	if _, err := fmt.Fprintln(a.Stdout, health); err != nil || len(w.Oldest) == 0 {
 		return err
 	}
-	fmt.Fprintln(a.stdout)
-	table := show.NewTable(a.stdout, "MESSAGE", "FROM", "WAITS FOR", "WHY")
+	fmt.Fprintln(a.Stdout)
+	table := show.NewTable(a.Stdout, "MESSAGE", "FROM", "WAITS FOR", "WHY")
 	for _, t := range w.Oldest {
 		table.Row(t.Message.ID, t.Message.From, show.Gap(time.Since(t.Message.CreatedAt)), judge(t).Text)
 	}
@@ -99,7 +100,7 @@ func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Addr
 		return err
 	}
 	if more := w.Pending - len(w.Oldest); more > 0 {
-		fmt.Fprintf(a.stderr, "… and %d more: --limit names them\n", more)
+		fmt.Fprintf(a.Stderr, "… and %d more: --limit names them\n", more)
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (a *app) printWaiting(w *inspect.Waiting, health string) error {
 	for _, t := range w.Oldest {
 		messages = append(messages, message{t.Message.ID, t.Message.From, relay.FormatTime(t.Message.CreatedAt), judge(t)})
 	}
-	return a.printJSON(struct {
+	return a.PrintJSON(struct {
 		MechaID  relay.Address `json:"mecha_id"`
 		Health   string        `json:"health"`
 		Removed  bool          `json:"removed"`

@@ -100,7 +100,7 @@ func (m *maker) build(work string) error {
 
 func (m *maker) compile(file, system, arch string) error {
 	return m.command("env", "CGO_ENABLED=0", "GOARM=7", "GOOS="+system, "GOARCH="+arch,
-		"go", "build", "-trimpath", "-ldflags", "-s -w -X relay/cmd.version="+m.version, "-o", file, ".")
+		"go", "build", "-trimpath", "-ldflags", "-s -w -X relay/cmd/internal/cli.version="+m.version, "-o", file, ".")
 }
 
 // command runs in the source.

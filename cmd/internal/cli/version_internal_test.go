@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"runtime"
@@ -14,13 +14,13 @@ func TestTheVersionComesFromTheBuild(t *testing.T) {
 	for _, c := range []struct {
 		version, commit, noted string
 		settings               []debug.BuildSetting
-		want                   buildInfo
+		want                   Version
 	}{
-		{"", "", "v0.0.0-20261122145321-623ff16da39a", revision, buildInfo{Version: "0.0.0-20261122145321-623ff16da39a", Commit: "623ff16da39a"}},
-		{"", "", "v1.2.3+dirty", revision, buildInfo{Version: "1.2.3+dirty", Commit: "623ff16da39a"}},
-		{"", "", "(devel)", nil, buildInfo{Version: "dev", Commit: "unknown"}},
-		{"", "", "", nil, buildInfo{Version: "dev", Commit: "unknown"}},
-		{"1.2.3", "0123abc", "v0.0.0-20261122145321-623ff16da39a", revision, buildInfo{Version: "1.2.3", Commit: "0123abc"}},
+		{"", "", "v0.0.0-20261122145321-623ff16da39a", revision, Version{Version: "0.0.0-20261122145321-623ff16da39a", Commit: "623ff16da39a"}},
+		{"", "", "v1.2.3+dirty", revision, Version{Version: "1.2.3+dirty", Commit: "623ff16da39a"}},
+		{"", "", "(devel)", nil, Version{Version: "dev", Commit: "unknown"}},
+		{"", "", "", nil, Version{Version: "dev", Commit: "unknown"}},
+		{"1.2.3", "0123abc", "v0.0.0-20261122145321-623ff16da39a", revision, Version{Version: "1.2.3", Commit: "0123abc"}},
 	} {
 		version, commit = c.version, c.commit
 		c.want.Go = runtime.Version()

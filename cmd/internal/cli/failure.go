@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"errors"
@@ -8,39 +8,42 @@ import (
 	"relay/http/client"
 )
 
-// An exit is an error that carries an exit code; its message has been printed.
-type exit int
+// An Exit is an error that carries an exit code; its message has been printed.
+type Exit int
 
 const (
 	exitOK           = 0
-	exitFailure exit = 1
+	ExitFailure Exit = 1
 	exitUsage        = 2
 	exitTimeUp       = 3
 )
 
-func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+func (e Exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
-// usagef makes an error that says how a command is used wrongly.
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// Usagef makes an error that says how a command is used wrongly.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// usageFails annotates a command that ends with exit code 1 when it is used wrongly,
+// UsageFails annotates a command that ends with exit code 1 when it is used wrongly,
 // since 2 has a meaning of its own.
-const usageFails = "wrong usage fails"
+const UsageFails = "wrong usage fails"
 
 // timeUp marks a wait that timed out.
 type timeUp struct{ error }
 
-// plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
-func plain(err error) error {
+// TimedOut makes err end the command with the exit code of a wait that timed out.
+func TimedOut(err error) error { return timeUp{err} }
+
+// Plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
+func Plain(err error) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Cause != nil {
 		return err
 	}
 	if e.Code == relay.InvalidAddress || e.Code == relay.InvalidRequest {
-		return usagef("%s", e.Detail)
+		return Usagef("%s", e.Detail)
 	}
 	return &sentence{e.Code, e.Detail}
 }

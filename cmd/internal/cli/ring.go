@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"fmt"
@@ -7,20 +7,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A ring is a part of the program that can be taken off: without its packages, and its
+// A Ring is a part of the program that can be taken off: without its packages, and its
 // line in package cmd, the rest builds. It registers itself when it is imported.
-type ring struct {
-	name     string
-	commands []command
-	// extend adds flags to commands of others, by their words, as in "key create". A
+type Ring struct {
+	Name     string
+	Commands []Command
+	// Extend adds flags to commands of others, by their words, as in "key create". A
 	// command that is not there is left out.
-	extend map[string]func(*app, *cobra.Command)
+	Extend map[string]func(*App, *cobra.Command)
 }
 
-// A command is made for each run of the program. group is a key of groups.
-type command struct {
-	group string
-	make  func(*app) *cobra.Command
+// A Command is made for each run of the program. Group is a key of groups.
+type Command struct {
+	Group string
+	Make  func(*App) *cobra.Command
 }
 
 // groups are the subjects of the commands, in the order of relay --help.
@@ -34,21 +34,21 @@ var groups = []struct{ key, title string }{
 	{"about", "About this program:"},
 }
 
-var rings []ring
+var rings []Ring
 
-// register adds a ring to the program. It panics if there is one of this name.
-func register(r ring) {
+// Register adds a ring to the program. It panics if there is one of this name.
+func Register(r Ring) {
 	for _, other := range rings {
-		if other.name == r.name {
-			panic("two rings are named " + r.name)
+		if other.Name == r.Name {
+			panic("two rings are named " + r.Name)
 		}
 	}
 	rings = append(rings, r)
 }
 
-// assemble makes root the root of all commands: those of the core and those of the rings.
+// Assemble makes root the root of all commands: those of the core and those of the rings.
 // It panics if two have the same name, or one has a group that there is not.
-func (a *app) assemble(root *cobra.Command, core ...[]command) {
+func (a *App) Assemble(root *cobra.Command, core ...[]Command) {
 	a.dress(root)
 	titles := map[string]string{}
 	for _, g := range groups {
@@ -68,15 +68,15 @@ func (a *app) assemble(root *cobra.Command, core ...[]command) {
 	root.SetHelpCommand(help)
 	add("about", help)
 	for _, r := range rings {
-		core = append(core, r.commands)
+		core = append(core, r.Commands)
 	}
 	for _, commands := range core {
 		for _, c := range commands {
-			add(c.group, c.make(a))
+			add(c.Group, c.Make(a))
 		}
 	}
 	for _, r := range rings {
-		for words, extend := range r.extend {
+		for words, extend := range r.Extend {
 			if cmd, rest, err := root.Find(strings.Fields(words)); err == nil && len(rest) == 0 {
 				extend(a, cmd)
 			}
@@ -85,20 +85,20 @@ func (a *app) assemble(root *cobra.Command, core ...[]command) {
 }
 
 // dress makes root speak as relay does: its errors, its usage, the flags of all commands.
-func (a *app) dress(root *cobra.Command) {
-	root.Version = buildVersion().Version
+func (a *App) dress(root *cobra.Command) {
+	root.Version = BuildVersion().Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		a.command = words(cmd)
-		return fromEnvironment(cmd.Flags())
+		a.Command = words(cmd)
+		return FromEnvironment(cmd.Flags())
 	}
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
-	onlyGroups(root)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	Group(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(printUsage)
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print JSON, for programs")
 	root.PersistentFlags().BoolP("help", "h", false, "print this help")
 	root.Flags().BoolP("version", "v", false, "print the version")
 }

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"context"
@@ -19,69 +19,69 @@ import (
 	"relay/http/client"
 )
 
-// clientFlags are the flags of every command that speaks to a relay.
-type clientFlags struct{ url, keyFile, secretFile, caFile string }
+// ClientFlags are the flags of every command that speaks to a relay.
+type ClientFlags struct{ URL, KeyFile, SecretFile, CAFile string }
 
-// add gives the flags to a command, whose errors then get advice.
-func (f *clientFlags) add(cmd *cobra.Command) {
-	f.addServer(cmd)
-	f.addKey(cmd)
+// Add gives the flags to a command, whose errors then get advice.
+func (f *ClientFlags) Add(cmd *cobra.Command) {
+	f.AddServer(cmd)
+	f.AddKey(cmd)
 }
 
-// addServer is add for a command that needs no key.
-func (f *clientFlags) addServer(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.url, "url", client.DefaultURL, "the relay's `address`")
-	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
+// AddServer is add for a command that needs no key.
+func (f *ClientFlags) AddServer(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.URL, "url", client.DefaultURL, "the relay's `address`")
+	cmd.Flags().StringVar(&f.CAFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
 	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return advice(run(cmd, args)) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return Advice(run(cmd, args)) }
 }
 
-func (f *clientFlags) addKey(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.keyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
-	cmd.Flags().StringVar(&f.secretFile, "signing-secret-file", "", "read the signing secret from a `file` instead of RELAY_SIGNING_SECRET")
+func (f *ClientFlags) AddKey(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.KeyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
+	cmd.Flags().StringVar(&f.SecretFile, "signing-secret-file", "", "read the signing secret from a `file` instead of RELAY_SIGNING_SECRET")
 }
 
-// client makes the client for these flags. No error repeats the URL, which may
+// Client makes the client for these flags. No error repeats the URL, which may
 // hold a password, or by mistake the key.
-func (f *clientFlags) client() (*client.Client, error) {
-	key, secret, err := f.secrets()
+func (f *ClientFlags) Client() (*client.Client, error) {
+	key, secret, err := f.Secrets()
 	if err != nil {
 		return nil, err
 	}
-	config, err := f.tls()
+	config, err := f.TLS()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{URL: f.url, Key: key, SigningSecret: secret, TLS: config})
-	return c, inFlags(err)
+	c, err := client.New(client.Config{URL: f.URL, Key: key, SigningSecret: secret, TLS: config})
+	return c, InFlags(err)
 }
 
-// signer makes the signer for these flags. It needs no relay.
-func (f *clientFlags) signer() (*client.Signer, error) {
-	key, secret, err := f.secrets()
+// Signer makes the signer for these flags. It needs no relay.
+func (f *ClientFlags) Signer() (*client.Signer, error) {
+	key, secret, err := f.Secrets()
 	if err != nil {
 		return nil, err
 	}
 	s, err := client.NewSigner(key, secret)
-	return s, inFlags(err)
+	return s, InFlags(err)
 }
 
-// secrets reads the key from --key-file or RELAY_KEY, and the signing secret from
+// Secrets reads the key from --key-file or RELAY_KEY, and the signing secret from
 // --signing-secret-file or RELAY_SIGNING_SECRET. Neither may be an argument: other
 // users see those.
-func (f *clientFlags) secrets() (key, secret string, err error) {
-	if key, err = secretFrom(f.keyFile, "RELAY_KEY"); err != nil {
+func (f *ClientFlags) Secrets() (key, secret string, err error) {
+	if key, err = ReadSecret(f.KeyFile, "RELAY_KEY"); err != nil {
 		return "", "", err
 	}
 	if key == "" {
-		return "", "", usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
+		return "", "", Usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
 	}
-	secret, err = secretFrom(f.secretFile, "RELAY_SIGNING_SECRET")
+	secret, err = ReadSecret(f.SecretFile, "RELAY_SIGNING_SECRET")
 	return key, secret, err
 }
 
-// secretFrom reads a secret from a file if one is named, else from the environment.
-func secretFrom(file, name string) (string, error) {
+// ReadSecret reads a secret from a file if one is named, else from the environment.
+func ReadSecret(file, name string) (string, error) {
 	text := []byte(os.Getenv(name))
 	if file != "" {
 		var err error
@@ -96,29 +96,29 @@ func secretFrom(file, name string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// tls reads --ca-file, whose certificates are trusted beside the system's.
-func (f *clientFlags) tls() (*tls.Config, error) {
-	if f.caFile == "" {
+// TLS reads --ca-file, whose certificates are trusted beside the system's.
+func (f *ClientFlags) TLS() (*tls.Config, error) {
+	if f.CAFile == "" {
 		return nil, nil
 	}
-	config, err := client.TrustFile(f.caFile)
+	config, err := client.TrustFile(f.CAFile)
 	switch {
 	case errors.Is(err, client.ErrNoCertificate):
-		return nil, fmt.Errorf("%s (--ca-file) has no certificate in PEM", f.caFile)
+		return nil, fmt.Errorf("%s (--ca-file) has no certificate in PEM", f.CAFile)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read --ca-file: %w", err)
 	}
 	return config, nil
 }
 
-// inFlags names the flag from which a field of client.Config comes.
-func inFlags(err error) error {
+// InFlags names the flag from which a field of client.Config comes.
+func InFlags(err error) error {
 	var config *client.ConfigError
 	switch {
 	case !errors.As(err, &config):
 		return err
 	case config.Field == "URL":
-		return usagef("--url (RELAY_URL) %s", config.Reason)
+		return Usagef("--url (RELAY_URL) %s", config.Reason)
 	}
 	return fmt.Errorf("the key %s", config.Reason)
 }
@@ -132,9 +132,9 @@ type advised struct {
 func (e advised) Error() string { return e.error.Error() + e.advice }
 func (e advised) Unwrap() error { return e.error }
 
-// advice adds to the error of a request what a person can do about it, unless
+// Advice adds to the error of a request what a person can do about it, unless
 // it has been added before.
-func advice(err error) error {
+func Advice(err error) error {
 	var refused *client.Refusal
 	switch {
 	case err == nil, errors.As(err, new(advised)):
@@ -165,8 +165,8 @@ func untrusted(err error) bool {
 // readyTimeout is the time for one question whether a relay is ready.
 const readyTimeout = 5 * time.Second
 
-// askReady asks a relay whether it is ready, for a while.
-func askReady(ctx context.Context, base string, config *tls.Config) (client.Readiness, error) {
+// AskReady asks a relay whether it is ready, for a while.
+func AskReady(ctx context.Context, base string, config *tls.Config) (client.Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	answer, err := client.AskReady(ctx, base, config)

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ const helpWidth = 80 // columns
 // cobra's own in that no line of flags is wider than a terminal.
 func printUsage(cmd *cobra.Command) error {
 	w := cmd.OutOrStderr()
-	fmt.Fprintf(w, "Usage:\n  %s\n", synopsis(cmd))
+	fmt.Fprintf(w, "Usage:\n  %s\n", Synopsis(cmd))
 	if cmd.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
@@ -30,8 +30,8 @@ func printUsage(cmd *cobra.Command) error {
 	return nil
 }
 
-// synopsis is the line that shows how a command is called.
-func synopsis(cmd *cobra.Command) string {
+// Synopsis is the line that shows how a command is called.
+func Synopsis(cmd *cobra.Command) string {
 	if cmd.HasAvailableSubCommands() && !strings.Contains(cmd.Use, " ") { // else it has arguments of its own, too
 		return cmd.CommandPath() + " COMMAND [flags]"
 	}

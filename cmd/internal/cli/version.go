@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"cmp"
@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// A release build sets both: -ldflags "-X relay/cmd.version=1.2.3 -X relay/cmd.commit=0123abc".
+// A release build sets both: -ldflags "-X relay/cmd/internal/cli.version=1.2.3 -X relay/cmd/internal/cli.commit=0123abc".
 var version, commit string
 
-// buildInfo says which program this is.
-type buildInfo struct {
+// Version says which program this is.
+type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
 }
 
-// buildVersion returns what the build has noted.
-func buildVersion() buildInfo {
+// BuildVersion returns what the build has noted.
+func BuildVersion() Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
@@ -29,8 +29,8 @@ func buildVersion() buildInfo {
 // versionOf takes from what Go noted what no release build has set. Of a git checkout
 // that is the commit, and a version that follows from it
 // (golang.org/ref/mod#pseudo-versions).
-func versionOf(info *debug.BuildInfo) buildInfo {
-	v := buildInfo{Version: version, Commit: commit, Go: runtime.Version()}
+func versionOf(info *debug.BuildInfo) Version {
+	v := Version{Version: version, Commit: commit, Go: runtime.Version()}
 	if noted, found := strings.CutPrefix(info.Main.Version, "v"); found && v.Version == "" {
 		v.Version = noted
 	}

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// fromEnvironment sets every flag that was not typed from RELAY_<FLAG>.
-func fromEnvironment(flags *pflag.FlagSet) (err error) {
+// FromEnvironment sets every flag that was not typed from RELAY_<FLAG>.
+func FromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := variable(f)
+		name := Variable(f)
 		value, set := os.LookupEnv(name)
 		if err != nil || f.Changed || !set || f.Name == "help" {
 			return
@@ -20,13 +20,13 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 		if e := flags.Set(f.Name, value); errors.As(e, &invalid) {
 			err = invalidValue(name, invalid)
 		} else if e != nil {
-			err = usagef("%s: %v", name, e)
+			err = Usagef("%s: %v", name, e)
 		}
 	})
 	return err
 }
 
-// variable is the environment variable that sets a flag.
-func variable(f *pflag.Flag) string {
+// Variable is the environment variable that sets a flag.
+func Variable(f *pflag.Flag) string {
 	return "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }

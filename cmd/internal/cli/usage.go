@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// exactly refuses any other number of arguments than n. takes ends the sentence
+// Exactly refuses any other number of arguments than n. takes ends the sentence
 // "check takes …", as in "one file".
-func exactly(n int, takes string) cobra.PositionalArgs { return between(n, n, takes) }
+func Exactly(n int, takes string) cobra.PositionalArgs { return Between(n, n, takes) }
 
-// between refuses fewer than low and more than high arguments.
-func between(low, high int, takes string) cobra.PositionalArgs {
+// Between refuses fewer than low and more than high arguments.
+func Between(low, high int, takes string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {
-			return usagef("%s takes %s", words(cmd), takes)
+			return Usagef("%s takes %s", words(cmd), takes)
 		}
 		return nil
 	}
@@ -29,8 +29,8 @@ func words(cmd *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "relay"), " ")
 }
 
-// onlyGroups makes a command that does nothing but hold others.
-func onlyGroups(cmd *cobra.Command) {
+// Group makes a command that does nothing but hold others.
+func Group(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return noCommand(cmd, args[0])
@@ -53,12 +53,12 @@ func noCommand(group *cobra.Command, word string) error {
 	if group.HasParent() {
 		path = words(group) + " "
 	}
-	return usagef("there is no command %q%s", path+word, didYouMean(path, word, names))
+	return Usagef("there is no command %q%s", path+word, DidYouMean(path, word, names))
 }
 
-// didYouMean ends the sentence about a mistyped word with the name that was probably
+// DidYouMean ends the sentence about a mistyped word with the name that was probably
 // meant, which before stands before. It returns "" if no name is near.
-func didYouMean(before, word string, names []string) string {
+func DidYouMean(before, word string, names []string) string {
 	meant := nearest(word, names)
 	if meant == "" {
 		return ""
@@ -81,7 +81,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &missing):
 		f := missing.GetFlag()
 		placeholder, _ := pflag.UnquoteUsage(f)
-		return usagef("--%s needs a value: --%s %s", f.Name, f.Name, strings.ToUpper(placeholder))
+		return Usagef("--%s needs a value: --%s %s", f.Name, f.Name, strings.ToUpper(placeholder))
 	case errors.As(err, &invalid):
 		return invalidValue("--"+invalid.GetFlag().Name, invalid)
 	}
@@ -95,7 +95,7 @@ func noFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return usagef("there is no flag %q%s", typed, didYouMean("--", name, names))
+	return Usagef("there is no flag %q%s", typed, DidYouMean("--", name, names))
 }
 
 // invalidValue refuses the value of a flag; from is where it came from: the
@@ -107,11 +107,11 @@ func invalidValue(from string, e *pflag.InvalidValueError) error {
 	}[e.GetFlag().Value.Type()]
 	switch {
 	case errors.Is(e, strconv.ErrRange):
-		return usagef("%s: %s is too large", from, e.GetValue())
+		return Usagef("%s: %s is too large", from, e.GetValue())
 	case kind == "":
-		return usagef("%s: %q is not a valid value: %v", from, e.GetValue(), errors.Unwrap(e))
+		return Usagef("%s: %q is not a valid value: %v", from, e.GetValue(), errors.Unwrap(e))
 	}
-	return usagef("%s: %q is not %s", from, e.GetValue(), kind)
+	return Usagef("%s: %q is not %s", from, e.GetValue(), kind)
 }
 
 // nearest gives the name that a typed word most likely stands for: one that

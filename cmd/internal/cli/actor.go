@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"os"
+	"os/user"
+	"strings"
+
+	"relay/db/relay"
+)
+
+// Actor is who runs this command, for the audit log. What sudo says of its caller is kept
+// beside the name: a user who makes that up may write the file, and so the log, too.
+func (a *App) Actor() relay.Actor {
+	by := relay.Actor{UID: relay.NoUID, Command: a.Command, User: systemName()}
+	if uid := os.Getuid(); uid >= 0 {
+		by.UID = int64(uid)
+	}
+	if caller := os.Getenv("SUDO_USER"); caller != "" {
+		by.User = strings.TrimSpace(by.User + " by sudo of " + relay.Visible(caller))
+	}
+	return by
+}
+
+// systemName is the name that the system has for the user of this process; "" if it has none,
+// as in a container. Without cgo, os/user falls back on $USER, in LookupId as well, and
+// remembers what it has found. So the variable is hidden from it.
+func systemName() string {
+	if name, set := os.LookupEnv("USER"); set && os.Getuid() >= 0 {
+		os.Unsetenv("USER")
+		defer os.Setenv("USER", name)
+	}
+	me, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return me.Username
+}
