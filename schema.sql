@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 10. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 1. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --

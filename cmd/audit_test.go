@@ -84,33 +84,3 @@ func TestTheAuditLogOutlivesARestore(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
-
-// A backup of an older relay has no audit log: it is restored all the same.
-func TestABackupWithoutAnAuditLogIsRestored(t *testing.T) {
-	t.Parallel()
-	db := tempDB(t)
-	issue(t, db, "a^older")
-	older := filepath.Join(t.TempDir(), "older.db")
-	mustRelay(t, "backup", older, "--db", db)
-	d := byHand(t, older)
-	for _, step := range []string{"DROP TABLE audit", "DROP TABLE word_hash", "DROP TABLE conversation_limit", "DROP TABLE attempt", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply",
-		"CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL",
-		"ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until",
-		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
-		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
-		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew",
-		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed",
-		"DROP TABLE exchange", "DROP TABLE counting", "DROP TABLE learner", "DROP TABLE learned", "CREATE INDEX participant_mecha ON participant (mecha)",
-		"DROP TABLE replica", "DROP TABLE origin", "DROP TABLE entry_nonce", "PRAGMA user_version = 4"} {
-		if _, err := d.Exec(step); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mustRelay(t, "restore", older, "--db", db, "--force")
-	s := startServer(t, db) // which brings it up to date
-	s.terminate()
-	wantWhats(t, audit(t, db))
-}

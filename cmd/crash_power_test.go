@@ -1,8 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,34 +45,6 @@ func TestCrashThePowerGoes(t *testing.T) {
 	}
 }
 
-// withNORMAL makes the overlay for go build that replaces the one constant.
-func withNORMAL(t *testing.T) string {
-	t.Helper()
-	file, err := filepath.Abs("../db/internal/sqlite/conn.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const full = `const synchronous = "FULL"`
-	if bytes.Count(source, []byte(full)) != 1 {
-		t.Fatalf("%s has not one line %s", file, full)
-	}
-	dir := t.TempDir()
-	other, overlay := filepath.Join(dir, "conn.go"), filepath.Join(dir, "overlay.json")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: other}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source = bytes.Replace(source, []byte(full), []byte(`const synchronous = "NORMAL"`), 1)
-	if err := errors.Join(os.WriteFile(other, source, 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return overlay
-}
-
 // The negative control: a relay built to use synchronous=NORMAL, which syncs
 // its log before a checkpoint only, loses what it has acknowledged.
 func TestCrashThePowerGoesWithNORMALItLoses(t *testing.T) {
@@ -82,13 +52,7 @@ func TestCrashThePowerGoesWithNORMALItLoses(t *testing.T) {
 	if !*long {
 		t.Skip("a control of the test before, for -long: it builds a relay")
 	}
-	normal := filepath.Join(t.TempDir(), "relay-normal")
-	build := exec.Command("go", "build", "-buildvcs=false", "-overlay", withNORMAL(t), "-o", normal, "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	run := recordRun(t, normal)
+	run := recordRun(t, buildChanged(t, []change{{"../db/internal/sqlite/conn.go", `const synchronous = "FULL"`, `const synchronous = "NORMAL"`}}))
 	states, lost := run.cut(t, 100, false)
 	t.Logf("control: synchronous=NORMAL: %d of %d states lost an acknowledged message", lost, states)
 	if lost == 0 {

@@ -66,6 +66,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	newer, newerContent := patched(t, userVersionAt, 99)
 	foreign, foreignContent := patched(t, applicationIDAt, 0x0f055112)
+	early, earlyContent := patched(t, applicationIDAt, 0x524c4159)
 	text, textContent := tempDB(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
 	if err := os.WriteFile(text, textContent, 0o600); err != nil {
 		t.Fatal(err)
@@ -77,6 +78,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 	}{
 		{newer, newerContent, "newer relay (schema 99; this one knows"},
 		{foreign, foreignContent, "not relay's"},
+		{early, earlyContent, "from before the first release"},
 		{text, textContent, "not a database"},
 	} {
 		for _, args := range [][]string{

@@ -241,6 +241,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"chains", "acknowledged_at", "UPDATE message SET acknowledged_at = acknowledged_at + 1 WHERE state = 2"},
 		{"chains", "no count without receipts", "INSERT INTO progress SELECT min(position), 1 FROM message WHERE receipt IS NULL"},
 		{"chains", "no larger count than receipts", "UPDATE progress SET acks = 4 WHERE message = " + acked},
+		{"chains", "no smaller one", "DELETE FROM progress WHERE message = " + acked},
 		{"chains", "no count of nothing", "UPDATE progress SET acks = 0 WHERE message = " + acked},
 		{"chains", "expired", "UPDATE message SET state = 1, open = 1 WHERE position = " + dead},
 		{"settings", "the last position", "DELETE FROM setting WHERE name = 'last_position'"},

@@ -14,7 +14,7 @@ import (
 // commit waits for a whole checkpoint. A writer that is faster than the disk waits
 // when the log has maxLogPages.
 const (
-	copyAfterPages = 2000 // pages in the log after which it is copied; they have 4 KiB, or 8 in files of older programs
+	copyAfterPages = 2000 // pages of 4 KiB in the log after which it is copied
 	maxLogPages    = 8000 // pages in the log after which the writer waits for the copy
 )
 

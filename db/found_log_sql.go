@@ -138,7 +138,7 @@ func changeFollowing(path, schema string, change func(c *sqlite.Conn, follows bo
 func foundLog(c *sqlite.Conn) (at file.Replica, err error) {
 	at.Version = newestRules
 	rand.Read(at.Log[:]) // never fails (crypto/rand)
-	if at.Last, err = file.LastPosition(c, file.CurrentSchema()); err != nil {
+	if at.Last, err = file.LastPosition(c); err != nil {
 		return at, err
 	}
 	return at, c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)", at.Log[:], at.Version, int64(at.Last))

@@ -92,8 +92,8 @@ type wordWriter struct {
 }
 
 // start reads the words after the watermark, which a killed server has not indexed, or only some
-// of them. They are the first segment. If they are far more than a server leaves, as in a file of
-// an older program, it indexes them at once, a part at a time.
+// of them. They are the first segment. If they are far more than a server leaves, it indexes them at
+// once, a part at a time.
 func (s *wordWriter) start() error {
 	for {
 		after, err := s.w.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")

@@ -70,8 +70,8 @@ func TestLabelsThatAreNotIndexedYetAreFound(t *testing.T) {
 	}
 }
 
-// A file with far more words behind the watermark than a server leaves, as an upgrade leaves them,
-// has most of them indexed when it is open.
+// A file with far more words behind the watermark than a server leaves has most of them indexed
+// when it is open.
 func TestManyLabelsAreIndexedAtAStart(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

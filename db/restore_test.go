@@ -46,7 +46,7 @@ func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	}
 	d := byHand(t, to)
 	for pragma, want := range map[string]string{
-		"page_size": "4096", "auto_vacuum": "2", "journal_mode": "delete", "application_id": "1380729177", "user_version": strconv.Itoa(current),
+		"page_size": "4096", "auto_vacuum": "2", "journal_mode": "delete", "application_id": "1380273241", "user_version": strconv.Itoa(current),
 	} {
 		var got string
 		if err := d.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {

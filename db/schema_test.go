@@ -15,7 +15,7 @@ import (
 	"relay/db"
 )
 
-const current = 10 // the schema that this program knows
+const current = 1 // the schema that this program knows
 
 // byHand opens a file with SQLite alone.
 func byHand(t testing.TB, path string) *sql.DB {
@@ -54,8 +54,17 @@ func content(t testing.TB, path string) []byte {
 
 func TestAFileOfTheFutureIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "future.db")
-	before := makeByHand(t, path, "CREATE TABLE wonder (x)", "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 77")
+	before := makeByHand(t, path, "CREATE TABLE wonder (x)", "PRAGMA application_id = 0x52454c59", "PRAGMA user_version = 77")
 	wantRefused(t, path, before, "newer relay", "schema 77", fmt.Sprint("knows ", current))
+}
+
+// The schemas from before the first release had numbers that later ones have again.
+func TestAFileFromBeforeTheFirstReleaseIsRefused(t *testing.T) {
+	for _, version := range []int{1, 2, 10} {
+		path := filepath.Join(t.TempDir(), "early.db")
+		before := makeByHand(t, path, "CREATE TABLE message (x)", "PRAGMA application_id = 0x524c4159", fmt.Sprint("PRAGMA user_version = ", version))
+		wantRefused(t, path, before, "before the first release", "begin with a new database")
+	}
 }
 
 func TestAForeignFileIsRefusedAndLeftAlone(t *testing.T) {
@@ -64,7 +73,7 @@ func TestAForeignFileIsRefusedAndLeftAlone(t *testing.T) {
 		"another program's, in WAL":     {"PRAGMA journal_mode = WAL", "CREATE TABLE place (url TEXT)"},
 		"with another application_id":   {"PRAGMA application_id = 252006674", "PRAGMA user_version = 1"},
 		"empty, but with a version":     {"PRAGMA user_version = 1"},
-		"ours by its id, but version 0": {"PRAGMA application_id = 0x524c4159", "CREATE TABLE place (url TEXT)"},
+		"ours by its id, but version 0": {"PRAGMA application_id = 0x52454c59", "CREATE TABLE place (url TEXT)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "places.db")

@@ -66,7 +66,7 @@ func (w *writer) copyLog() error {
 // findLast reads the last position of the shared order, and the last local one.
 func (w *writer) findLast() error {
 	if !w.ordered {
-		last, err := file.LastPosition(w.c, file.CurrentSchema())
+		last, err := file.LastPosition(w.c)
 		if err != nil {
 			return err
 		}

@@ -28,9 +28,8 @@ func AddAct(c *sqlite.Conn, n relay.NotedAct) error {
 
 // keepAudit brings the audit log of the database at replaced into the copy of a backup
 // that is to take its place, so that nobody can undo the log by a restore, and adds a row
-// for the restore itself. A backup of an older relay has no such log, and gets none. If
-// the replaced database cannot be read, its acts since the backup are lost; the restore's
-// row says so. It syncs the copy.
+// for the restore itself. If the replaced database cannot be read, its acts since the backup
+// are lost; the restore's row says so. It syncs the copy.
 func keepAudit(copied, replaced string, by relay.Actor, backup string) error {
 	if by == (relay.Actor{}) {
 		return nil
@@ -40,21 +39,14 @@ func keepAudit(copied, replaced string, by relay.Actor, backup string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", copied, err)
 	}
-	known, err := hasAudit(c)
-	if err == nil && known {
-		err = writeAudit(c, replaced, n)
-	}
+	err = writeAudit(c, replaced, n)
 	if closed := c.Close(); err == nil {
 		err = closed
 	}
-	if err == nil && known {
+	if err == nil {
 		_, err = sync(copied)
 	}
 	return err
-}
-
-func hasAudit(c *sqlite.Conn) (bool, error) {
-	return c.Row(nil, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'audit'")
 }
 
 func writeAudit(c *sqlite.Conn, replaced string, restored relay.NotedAct) error {
@@ -91,16 +83,13 @@ func writeAudit(c *sqlite.Conn, replaced string, restored relay.NotedAct) error 
 	return c.Commit()
 }
 
-// actsOf reads the audit log of the database at path; it is empty if there is none.
+// actsOf reads the audit log of the database at path.
 func actsOf(path string) ([]relay.NotedAct, error) {
 	c, _, err := OpenReadOnly(path)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	if known, err := hasAudit(c); err != nil || !known {
-		return nil, err
-	}
 	return ReadActs(c, time.Time{})
 }
 

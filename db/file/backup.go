@@ -185,11 +185,9 @@ func dropRequests(path string) error {
 	if err != nil {
 		return err
 	}
-	asked, err := c.Row(nil, "SELECT 1 FROM sqlite_schema WHERE name = 'prune'")
-	if err == nil && asked { // by a file's fourth schema
-		if asked, err = c.Row(nil, "SELECT 1 FROM prune"); err == nil && asked {
-			err = c.Exec("DELETE FROM prune")
-		}
+	asked, err := c.Row(nil, "SELECT 1 FROM prune")
+	if err == nil && asked {
+		err = c.Exec("DELETE FROM prune")
 	}
 	if closed := c.Close(); err == nil {
 		err = closed
@@ -220,7 +218,7 @@ func IsFaulty(err error) bool { return errors.Is(err, errFaults) }
 
 // IsUnusable tells whether err, of Restore, says that the backup cannot be restored, so
 // that another backup may do: it has faults, cannot be read, or is no relay database. A backup
-// that a newer relay wrote is usable, by that one.
+// that another version of relay wrote is usable, by that one.
 func IsUnusable(err error) bool {
-	return IsFaulty(err) || errors.As(err, new(sourceError)) && !errors.As(err, new(newerError))
+	return IsFaulty(err) || errors.As(err, new(sourceError)) && !errors.As(err, new(versionError))
 }

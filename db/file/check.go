@@ -254,10 +254,7 @@ func readSchema(c *sqlite.Conn) (parts []string, err error) {
 
 func (a *audit) checkSettings() error {
 	var secret []byte
-	version, indexed, hashed, others := false, false, a.info.Version < hashes, 2
-	if a.info.Version < prunes {
-		others = 0
-	}
+	version, indexed, hashed, others := false, false, false, 2
 	err := a.each(func(r *sqlite.Rows) {
 		switch r.Text(0) {
 		case "secret":
@@ -297,7 +294,7 @@ func (a *audit) checkSettings() error {
 
 func (a *audit) checkClock() error {
 	latest := int64(0)
-	for _, table := range append(a.ordered(), "search", "push") {
+	for _, table := range slices.Concat(ordered, []string{"search", "push"}) {
 		n, err := a.c.Number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return err
@@ -311,22 +308,5 @@ func (a *audit) checkClock() error {
 	return nil
 }
 
-const (
-	counts  = 3 // the first schema of files that count acknowledgements (the table progress)
-	prunes  = 4 // the first schema of files whose messages can be removed
-	notices = 6 // the first schema of files with limits of conversations, attempts, and receipts of the relay's own
-	learns  = 7 // the first schema of files whose searches learn
-	joins   = 8 // the first schema of files with the tables joined and reply
-	pages   = 9 // the first schema of files whose rows of learned have several words
-	hashes  = 9 // the first schema of files that find words by their hashes (the table word_hash)
-	logs    = 9 // the first schema of files that may follow a log of several copies
-)
-
-// ordered names the tables whose rows have a place in the commit order, the largest
-// first.
-func (a *audit) ordered() []string {
-	if a.info.Version < prunes {
-		return []string{"message", "receipt", "profile_nonce"}
-	}
-	return []string{"message", "receipt", "kept_nonce"}
-}
+// ordered has the tables whose rows have a place in the commit order, the largest first.
+var ordered = []string{"message", "receipt", "kept_nonce"}

@@ -32,15 +32,11 @@ func (a *audit) checkDirectory() error {
 }
 
 func (a *audit) checkProfiles() error {
-	accept := "p.accept_from"
-	if a.info.Version < notices {
-		accept = "NULL"
-	}
 	return a.each(func(r *sqlite.Rows) {
 		if reason := profileFault(r.Text(1), r.Text(2), r.Int(3), r.Text(4)); reason != "" {
 			a.finding.fault(r.Text(0) + ": " + reason)
 		}
-	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility, "+accept+" FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
+	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility, p.accept_from FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
 }
 
 // profileFault says what is wrong with a stored profile; "" if it is sound.

@@ -5,9 +5,6 @@ import "strconv"
 // checkJoined checks the tables `joined` and `reply` (db/mailbox.go). Up to the watermark
 // every message must have its rows. After it rows may be missing, but none may be wrong.
 func (a *audit) checkJoined() error {
-	if a.older(joins) {
-		return nil
-	}
 	upto, err := a.indexedUpto()
 	if err != nil {
 		return err
@@ -39,9 +36,6 @@ func (a *audit) indexedUpto() (int64, error) {
 
 // hasMessages gives a condition: the conversation whose number the column has has a message.
 func (a *audit) hasMessages(column string) (string, error) {
-	if a.info.Version < joins {
-		return "EXISTS (SELECT 1 FROM message m WHERE m.conversation = " + column + " OR m.position = " + column + ")", nil
-	}
 	upto, err := a.indexedUpto()
 	return "(EXISTS (SELECT 1 FROM joined j WHERE j.conversation = " + column + ") OR EXISTS (SELECT 1 FROM message m WHERE m.position = " + column + `)
 		OR ` + column + " IN (SELECT conversation FROM message WHERE conversation IS NOT NULL AND position > " + strconv.FormatInt(upto, 10) + "))", err
@@ -50,10 +44,6 @@ func (a *audit) hasMessages(column string) (string, error) {
 // countMessages gives the columns `conversation` and `here` of the table conversation_limit:
 // how many messages each conversation has.
 func (a *audit) countMessages() (string, error) {
-	if a.info.Version < joins {
-		return `SELECT *, (SELECT count(*) FROM message m WHERE m.conversation = c.conversation)
-			+ (SELECT count(*) FROM message m WHERE m.position = c.conversation) AS here FROM conversation_limit c`, nil
-	}
 	upto, err := a.indexedUpto()
 	return `SELECT c.*, (SELECT count(*) FROM joined j WHERE j.conversation = c.conversation) + coalesce(l.n, 0)
 		+ (SELECT count(*) FROM message m WHERE m.position = c.conversation) AS here FROM conversation_limit c

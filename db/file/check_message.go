@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"strings"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -17,20 +16,16 @@ func reasons(key, cases, from string) string {
 }
 
 func (a *audit) checkPositions() error {
-	if made, err := a.c.Row(nil, "SELECT 1 FROM sqlite_schema WHERE name = 'clock_ahead'"); err != nil {
+	err := a.ofRows("SELECT 'clock_ahead ' || position || ' is not ahead of the clock' FROM clock_ahead WHERE position >> 12 <= at")
+	if err != nil {
 		return err
-	} else if made { // files of the first schema do not have the table
-		if err := a.ofRows("SELECT 'clock_ahead ' || position || ' is not ahead of the clock' FROM clock_ahead WHERE position >> 12 <= at"); err != nil {
-			return err
-		}
 	}
-	tables := a.ordered()
-	for n, table := range tables {
+	for n, table := range ordered {
 		err := a.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(relay.MaxPosition))
 		if err != nil {
 			return err
 		}
-		for _, other := range tables[:n] { // the smaller table is scanned, the larger one looked up
+		for _, other := range ordered[:n] { // the smaller table is scanned, the larger one looked up
 			err := a.ofRows(`SELECT '` + table + ` and ` + other + ` both stand at ' || a.position FROM ` + table + ` a
 				WHERE EXISTS (SELECT 1 FROM ` + other + ` b WHERE b.position = a.position)`)
 			if err != nil {
@@ -94,31 +89,27 @@ func (a *audit) checkParticipants() error {
 
 // checkReceipts compares each receipt with its message and with the receipt before it.
 func (a *audit) checkReceipts() error {
-	notice := "r.notice"
-	if a.info.Version < notices {
-		notice = "NULL"
-	}
 	return a.each(func(r *sqlite.Rows) {
 		a.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), a.message(r.Int(2)), r.Text(1)))
-	}, strings.ReplaceAll(`SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
+	}, `SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
 		WHEN m.position IS NULL THEN 'the message is missing'
 		WHEN r.position <= r.message THEN 'it is older than the message'
-		WHEN %NOTICE% NOT BETWEEN 1 AND 5 THEN 'there is no notice ' || %NOTICE%
-		WHEN %NOTICE% < 5 AND (r.status IS NOT NULL OR (r.key IS NULL) = (%NOTICE% = 3) OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
-		WHEN %NOTICE% = 5 AND (r.status IS NULL OR r.key IS NOT NULL OR r.state <> 2) THEN 'it gives the message up, but does not acknowledge it'
-		WHEN r.state NOT BETWEEN (%NOTICE% IS NULL) AND 3 THEN 'there is no state ' || r.state
+		WHEN r.notice NOT BETWEEN 1 AND 5 THEN 'there is no notice ' || r.notice
+		WHEN r.notice < 5 AND (r.status IS NOT NULL OR (r.key IS NULL) = (r.notice = 3) OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
+		WHEN r.notice = 5 AND (r.status IS NULL OR r.key IS NOT NULL OR r.state <> 2) THEN 'it gives the message up, but does not acknowledge it'
+		WHEN r.state NOT BETWEEN (r.notice IS NULL) AND 3 THEN 'there is no state ' || r.state
 		WHEN r.previous IS NOT NULL AND p.position IS NULL THEN 'the one before it is missing'
 		WHEN p.message <> r.message THEN 'the one before it is of another message'
 		WHEN p.position >= r.position THEN 'the one before it is younger'
-		WHEN p.state > r.state OR p.state = 3 AND %NOTICE% IS NULL OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
-		WHEN r.state = 2 AND r.status IS NULL AND %NOTICE% IS NULL THEN 'it acknowledges without a status'
+		WHEN p.state > r.state OR p.state = 3 AND r.notice IS NULL OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
+		WHEN r.state = 2 AND r.status IS NULL AND r.notice IS NULL THEN 'it acknowledges without a status'
 		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has only one of status and client_ts'
 		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it is an expiry, but has a status or a key'
-		WHEN r.state <> 3 AND r.key IS NULL AND %NOTICE% IS NULL THEN 'it has no key, though it is neither an expiry nor a notice'
+		WHEN r.state <> 3 AND r.key IS NULL AND r.notice IS NULL THEN 'it has no key, though it is neither an expiry nor a notice'
 		WHEN k.mecha <> m.recipient THEN 'the key ' || k.public_id || ' is not of the recipient'
 		END AS reason
 		FROM receipt r LEFT JOIN message m ON m.position = r.message LEFT JOIN receipt p ON p.position = r.previous
-		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`, "%NOTICE%", notice))
+		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`)
 }
 
 // link is one receipt in the chain of a message.
@@ -141,10 +132,6 @@ func (a *audit) checkChains() error {
 	met, n := int64(0), int64(0)
 	final := map[int64]bool{} // relay.IsFinal of a status
 	fault := a.each(func(r *sqlite.Rows) { final[r.Int(0)] = true }, "SELECT id FROM word WHERE text IN ('completed', 'failed', 'rejected')")
-	acks := "NULL"
-	if a.info.Version >= counts {
-		acks = "(SELECT acks FROM progress p WHERE p.message = m.position)"
-	}
 	err := a.each(func(r *sqlite.Rows) {
 		if n++; n%4096 == 0 {
 			a.progress(n, a.result.Messages)
@@ -158,7 +145,8 @@ func (a *audit) checkChains() error {
 		if met += walked; reason != "" {
 			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
 		}
-	}, "SELECT position, state, delivered_at, acknowledged_at, receipt, ack, "+acks+" FROM message m ORDER BY position")
+	}, `SELECT position, state, delivered_at, acknowledged_at, receipt, ack,
+		(SELECT acks FROM progress p WHERE p.message = m.position) FROM message m ORDER BY position`)
 	if err == nil {
 		err = fault
 	}
@@ -204,7 +192,7 @@ func (a *audit) walk(r *sqlite.Rows, final map[int64]bool) (reason string, walke
 		next, before = l.previous, l.position
 	}
 	switch counted := r.Int(6); {
-	case !r.Null(6) && (counted < 1 || counted > more): // fewer, if some came before the file had a count
+	case counted != max(more, 0) || !r.Null(6) && counted < 1:
 		reason = fmt.Sprintf("it counts %d acknowledgements that are not final after the first one, its receipts are of %d", counted, max(more, 0))
 	case walked == 0:
 	case state != r.Int(1):
@@ -262,18 +250,16 @@ func (a *audit) checkMailboxes() error {
 	if err != nil {
 		return err
 	}
-	received, sent := "", ""
-	if a.info.Version >= prunes { // the rows of removed messages go later
-		received = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = f.position AND u.recipient = f.mecha AND f.open = 0)"
-		sent = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = f.position AND u.sender = f.mecha)"
-	}
+	// The rows of removed messages go later.
 	err = a.ofMessages(`SELECT f.position, 'it is in a mailbox as received, but does not belong there' FROM received f
-		LEFT JOIN message m ON m.position = f.position WHERE (m.recipient IS NOT f.mecha OR m.open <> f.open)` + received)
+		LEFT JOIN message m ON m.position = f.position WHERE (m.recipient IS NOT f.mecha OR m.open <> f.open)
+		AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = f.position AND u.recipient = f.mecha AND f.open = 0)`)
 	if err != nil {
 		return err
 	}
 	return a.ofMessages(`SELECT f.position, 'it is in a mailbox as sent, but does not belong there' FROM sent f
-		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha` + sent)
+		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha
+		AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = f.position AND u.sender = f.mecha)`)
 }
 
 func (a *audit) checkPayloads() error {

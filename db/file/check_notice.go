@@ -2,9 +2,6 @@ package file
 
 // checkDeadlines checks what messages have by their senders' wish (db/send_sql.go).
 func (a *audit) checkDeadlines() error {
-	if a.older(notices) {
-		return nil
-	}
 	return a.ofMessages(reasons("position", `
 		WHEN overdue IS NOT NULL AND (overdue <> 1 OR ack_by IS NULL) THEN 'its sender was told that it is overdue, but it has no ack_by'
 		WHEN in_reply_to >= position THEN 'it answers a message that came after it'
@@ -13,9 +10,6 @@ func (a *audit) checkDeadlines() error {
 
 // checkAttempts checks the table attempt (db/claim_sql.go).
 func (a *audit) checkAttempts() error {
-	if a.older(notices) {
-		return nil
-	}
 	return a.ofMessages(reasons("a.message", `
 		WHEN m.position IS NULL THEN 'there is an attempt at it, but it is missing'
 		WHEN m.open <> 1 THEN 'there is an attempt at it, but it is not pending'
@@ -29,9 +23,6 @@ func (a *audit) checkAttempts() error {
 
 // checkBroadcasts checks the messages of each broadcast that are still there (db/crew_sql.go).
 func (a *audit) checkBroadcasts() error {
-	if a.older(notices) {
-		return nil
-	}
 	return a.ofMessages(reasons("m.position", `
 		WHEN m.broadcast < 1 THEN 'it is for a crew, but goes to ' || m.broadcast || ' Mechas'
 		WHEN EXISTS (SELECT 1 FROM message o WHERE o.position > m.position AND o.position < m.position + m.broadcast
@@ -43,9 +34,6 @@ func (a *audit) checkBroadcasts() error {
 
 // checkLimits checks the table conversation_limit (db/limit_sql.go).
 func (a *audit) checkLimits() error {
-	if a.older(notices) {
-		return nil
-	}
 	counted, err := a.countMessages()
 	if err != nil {
 		return err
@@ -56,13 +44,4 @@ func (a *audit) checkLimits() error {
 		WHEN here > held THEN 'it counts ' || held || ' messages, but there are ' || here
 		WHEN here = 0 AND NOT EXISTS (SELECT 1 FROM dormant d WHERE d.conversation = l.conversation) THEN 'there is no such conversation'
 		END AS reason FROM (` + counted + `) l) WHERE reason IS NOT NULL`)
-}
-
-// older tells whether the file is older than a schema, and then says that the present check
-// is left out.
-func (a *audit) older(schema int64) bool {
-	if a.info.Version < schema {
-		a.finding.Skipped = "the file is older than what is checked here"
-	}
-	return a.info.Version < schema
 }

@@ -5,10 +5,6 @@ import "time"
 // checkRemoval checks what the removal of messages goes by (db/prune_sql.go): nothing that
 // is left may refer to a row that it could take for unused.
 func (a *audit) checkRemoval() error {
-	if a.info.Version < prunes {
-		a.finding.Skipped = "the file is older than the removal of messages"
-		return nil
-	}
 	last, err := a.c.Number("SELECT value FROM setting WHERE name = 'last_position'")
 	if err != nil {
 		return err

@@ -12,12 +12,7 @@ func (a *audit) checkWords() error {
 	if err != nil {
 		return err
 	}
-	if a.info.Version < hashes {
-		err = a.ofRows(wordsTwice, int64(0)) // sorts nothing, since the text has an index
-	} else {
-		err = a.checkWordIndex()
-	}
-	if err != nil {
+	if err := a.checkWordIndex(); err != nil {
 		return err
 	}
 	err = a.ofMessages(reasons("position", `

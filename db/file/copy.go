@@ -129,6 +129,6 @@ func (s *snapshot) count() (result BackupResult, err error) {
 	if result.Mechas, err = s.c.Number("SELECT count(*) FROM mecha"); err != nil {
 		return result, err
 	}
-	result.Last, err = LastPosition(s.c, s.info.Version)
+	result.Last, err = LastPosition(s.c)
 	return result, err
 }

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,7 +200,13 @@ func OpenFull(path string) (*sqlite.Conn, error) {
 	}
 	info, err := readInfo(c)
 	if err == nil {
-		err = cmp.Or(info.mustBeRelays(path), info.MustBeCurrent(path), SyncLog(path))
+		err = info.mustBeRelays(path)
+	}
+	if err == nil && info.Version < CurrentSchema() {
+		err = fmt.Errorf("%s: its disk is full: make room, so that its schema can be brought up to date", path)
+	}
+	if err == nil {
+		err = SyncLog(path)
 	}
 	if err != nil {
 		c.Close()

@@ -17,24 +17,17 @@ import (
 const skipped = 10 * time.Second
 
 // LastPosition gives the last position of the shared order that a database knows of; 0 if
-// none was given out. version is the schema version of the file. The caller may have a
-// transaction open.
-func LastPosition(c *sqlite.Conn, version int64) (last relay.Position, err error) {
-	queries := []string{
+// none was given out. The caller may have a transaction open.
+func LastPosition(c *sqlite.Conn) (last relay.Position, err error) {
+	for _, query := range []string{
 		"SELECT max(position) FROM message",
 		"SELECT max(position) FROM receipt",
 		"SELECT max(revision) FROM mecha",
-	}
-	if version >= prunes {
-		queries = append(queries, "SELECT max(position) FROM kept_nonce", "SELECT value FROM setting WHERE name = 'last_position'")
-	}
-	if version >= learns {
-		queries = append(queries, "SELECT max(position) FROM learner")
-	}
-	if version >= logs {
-		queries = append(queries, "SELECT last FROM replica")
-	}
-	for _, query := range queries {
+		"SELECT max(position) FROM kept_nonce",
+		"SELECT value FROM setting WHERE name = 'last_position'",
+		"SELECT max(position) FROM learner",
+		"SELECT last FROM replica",
+	} {
 		p, err := c.Number(query)
 		if err != nil {
 			return 0, err
@@ -47,7 +40,7 @@ func LastPosition(c *sqlite.Conn, version int64) (last relay.Position, err error
 // skipLost makes the restored copy, whose last position is last, go on behind all positions
 // that may have been given out since the backup: behind its own, behind those of the
 // replaced database if that can be read, and behind the present time; and then it skips
-// some more. It syncs the copy. A copy of a schema without last_position is left as it is.
+// some more. It syncs the copy.
 func skipLost(copied, replaced string, last relay.Position, now time.Time) error {
 	last = max(last, relay.PositionAt(now))
 	if exists(replaced) && !isEmpty(replaced) {
@@ -72,10 +65,10 @@ func skipLost(copied, replaced string, last relay.Position, now time.Time) error
 
 // lastPositionAt is LastPosition of the file at path.
 func lastPositionAt(path string) (last relay.Position, err error) {
-	c, info, err := OpenReadOnly(path)
+	c, _, err := OpenReadOnly(path)
 	if err != nil {
 		return 0, err
 	}
-	last, err = LastPosition(c, info.Version)
+	last, err = LastPosition(c)
 	return last, errors.Join(err, c.Close())
 }

@@ -46,19 +46,15 @@ func MustFollowNoLog(c *sqlite.Conn, path string) error {
 	return err
 }
 
-// ReplicaAt is ReadReplica for the database at path, which may be of an older schema, and may
-// be served.
+// ReplicaAt is ReadReplica for the database at path, which may be served.
 func ReplicaAt(path string) (r Replica, follows bool, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return r, false, err
 	}
-	c, info, err := OpenReadOnly(path)
+	c, _, err := OpenReadOnly(path)
 	if err != nil {
 		return r, false, err
 	}
 	defer c.Close()
-	if info.Version < logs {
-		return r, false, nil
-	}
 	return ReadReplica(c)
 }

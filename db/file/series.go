@@ -100,7 +100,7 @@ func mustGoOn(path string, copies []SeriesCopy) error {
 	for _, c := range copies {
 		then, err := originAt(c.Path)
 		switch {
-		case errors.As(err, new(newerError)) || IsDenied(err):
+		case errors.As(err, new(versionError)) || IsDenied(err):
 			return fmt.Errorf("%w; or use another folder for the copies", err)
 		case err != nil: // it is damaged, or no copy of a relay
 			continue
@@ -122,11 +122,11 @@ type origin struct {
 
 // originAt reads the origin of the file at path.
 func originAt(path string) (o origin, err error) {
-	c, info, err := OpenReadOnly(path)
+	c, _, err := OpenReadOnly(path)
 	if err != nil {
 		return o, err
 	}
-	if o.last, err = LastPosition(c, info.Version); err == nil {
+	if o.last, err = LastPosition(c); err == nil {
 		_, err = c.Row(func(r *sqlite.Rows) { o.secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
 	}
 	return o, errors.Join(err, c.Close())
