@@ -41,9 +41,7 @@ func (a *Acknowledge) fields(f *form) {
 	text(f, &a.Detail)
 	integer(f, &a.RetryAfter)
 	integer(f, &a.Nonce)
-	if f.since(2, a.Learns) {
-		f.bool(&a.Learns)
-	}
+	f.bool(&a.Learns)
 }
 
 // AckOutcome is the answer to an acknowledgement (PROTOCOL §3, Ack).

@@ -42,7 +42,7 @@ func rulesOf(form []byte) int64 {
 	switch kind, version := form[0], form[1]; {
 	case kind == kindActivate:
 		return 0 // under all
-	case kind <= kindUseNonce && version <= 2:
+	case kind <= kindUseNonce && version <= 1:
 		return 1
 	}
 	return math.MaxInt64 // it was forgotten here: better never than too early

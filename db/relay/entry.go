@@ -83,9 +83,7 @@ func (p *PutProfile) fields(f *form) {
 	text(f, &p.Profile.Visibility)
 	f.blob(&p.Profile.AcceptFrom)
 	integer(f, &p.Nonce)
-	if f.since(2, p.Profile.NoLearn) {
-		f.bool(&p.Profile.NoLearn)
-	}
+	f.bool(&p.Profile.NoLearn)
 }
 
 // RemoveMecha is the write that removes a Mecha: its keys are revoked, its profile

@@ -149,10 +149,8 @@ func (m *SendMessage) fields(f *form) {
 	integer(f, &m.ConversationLimit)
 	integer(f, &m.MaxBroadcast)
 	integer(f, &m.MaxBroadcastBytes)
-	if f.since(2, m.SearchID != "" || len(m.Sought) > 0) {
-		text(f, &m.SearchID)
-		f.texts(&m.Sought)
-	}
+	text(f, &m.SearchID)
+	f.texts(&m.Sought)
 }
 
 // Sent is the answer to a SendMessage (PROTOCOL §3, Send).

@@ -72,7 +72,7 @@ func KindOf(w Write) int { return int(w.kind()) }
 // A write has the oldest version that can hold it: fields that a version has added are left
 // out if all of them are zero. So a write that does not use them has the bytes that it had
 // before.
-const writeVersion = 2
+const writeVersion = 1
 
 // writes makes an empty write of each kind.
 var writes = [Kinds]func() Write{
@@ -120,7 +120,10 @@ func NewWrite(kind int) Write {
 func AppendWrite(b []byte, w Write) []byte {
 	f := form{bytes: append(b, w.kind(), 1), version: 1}
 	w.fields(&f)
-	f.bytes[len(b)+1] = f.version
+	if needed := f.version; needed > 1 { // again, since fields of the versions between were left out
+		f = form{bytes: append(b, w.kind(), needed), version: needed}
+		w.fields(&f)
+	}
 	return f.bytes
 }
 
@@ -134,20 +137,29 @@ func ReadWrite(data []byte) (Write, error) {
 	if w == nil {
 		return nil, fmt.Errorf("a write is of kind %d, which this program does not know", data[0])
 	}
-	if data[1] < 1 || data[1] > writeVersion {
-		return nil, fmt.Errorf("a write is in version %d of its form; this program knows 1 to %d", data[1], writeVersion)
+	if err := readForm(w, data, writeVersion); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// readForm reads the serial form into a write of its kind, as a program that knows the versions up
+// to newest.
+func readForm(w Write, data []byte, newest byte) error {
+	if data[1] < 1 || data[1] > newest {
+		return fmt.Errorf("a write is in version %d of its form; this program knows the versions up to %d", data[1], newest)
 	}
 	f := form{bytes: data[2:], reading: true, version: data[1]}
 	w.fields(&f)
 	switch {
 	case f.err != nil:
-		return nil, f.err
+		return f.err
 	case len(f.bytes) > 0:
-		return nil, fmt.Errorf("a write has %d bytes too many", len(f.bytes))
+		return fmt.Errorf("a write has %d bytes too many", len(f.bytes))
 	case data[1] > 1 && !bytes.Equal(AppendWrite(nil, w), data):
-		return nil, fmt.Errorf("a write is in version %d of its form, but an older one holds it", data[1])
+		return fmt.Errorf("a write is in version %d of its form, but an older one holds it", data[1])
 	}
-	return w, nil
+	return nil
 }
 
 // form writes the fields of a write, or reads them. One list of fields serves both,
@@ -155,11 +167,11 @@ func ReadWrite(data []byte) (Write, error) {
 type form struct {
 	bytes   []byte // the bytes written so far, or those still to be read
 	reading bool
-	version byte  // that is read, or the one that is needed so far
+	version byte  // that is read, or the oldest one that holds what was written so far
 	err     error // the first fault while reading
 }
 
-// since tells whether the fields follow that a version has added. Those of a write that is
+// since reports whether the fields follow that a version has added. Those of a write that is
 // written do so if used, which says that one of them is not zero.
 func (f *form) since(version byte, used bool) bool {
 	if !f.reading && used {
