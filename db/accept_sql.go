@@ -36,7 +36,7 @@ func (s *sending) accepting(t *tx, m *relay.SendMessage, sender *relay.Key, a an
 
 // acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
 func (d *directory) acceptFrom(t *tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
-	if from, known := d.accepts.of[id]; known {
+	if from, known := d.accepts.Find(id); known {
 		return from, nil
 	}
 	return d.readAcceptFrom(t, id)
@@ -53,34 +53,10 @@ func (d *directory) readAcceptFrom(t *tx, id relay.MechaNumber) (from relay.Acce
 			return nil, fmt.Errorf("%w: accept_from of Mecha %d cannot be read", sqlite.ErrDamaged, id)
 		}
 	}
-	d.accepts.put(id, from)
+	d.accepts.Put(id, from, 1+len(from))
 	return from, nil
 }
 
-// accepts is the writer's cache of accept_from of the Mechas that got messages lately; nil
-// for a Mecha that accepts everybody. It has what the file has, with the changes of the
-// present transaction. Make it with newAccepts.
-type accepts struct {
-	of   map[relay.MechaNumber]relay.AcceptFrom
-	held int // Mechas and entries of their lists
-}
-
-const maxAccepts = 1 << 17 // Mechas and entries; then the cache is emptied
-
-func newAccepts() accepts { return accepts{of: map[relay.MechaNumber]relay.AcceptFrom{}} }
-
-func (a *accepts) put(id relay.MechaNumber, from relay.AcceptFrom) {
-	if a.held >= maxAccepts {
-		a.forget()
-	}
-	a.of[id] = from
-	a.held += 1 + len(from)
-}
-
-// changed forgets one Mecha, whose profile has changed.
-func (a *accepts) changed(id relay.MechaNumber) { delete(a.of, id) }
-
-func (a *accepts) forget() {
-	clear(a.of)
-	a.held = 0
-}
+// maxAccepts is how much the writer remembers of accept_from: Mechas that got messages lately,
+// and entries of their lists. A Mecha that accepts everybody has nil.
+const maxAccepts = 1 << 17

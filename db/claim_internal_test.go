@@ -124,7 +124,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(1, time.Hour)
-	if from := d.w.progress.claims.from(k.Mecha.Number); from <= last {
+	if from, _ := d.w.progress.claims.Find(k.Mecha.Number); from <= last {
 		t.Errorf("the next claim looks at the messages from %d on; the last one that is held is at %d", from, last)
 	}
 

@@ -3,9 +3,7 @@ package db
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -134,7 +132,7 @@ func (p *progress) free(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]
 func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
 	from, known := p.claimFrom[id]
 	if !known {
-		from = p.claims.from(id)
+		from, _ = p.claims.Find(id)
 	}
 	pending, args, err := pending(&t.rx, id, from, -1)
 	if err != nil {
@@ -178,7 +176,8 @@ func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (l
 func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
 	err = p.w.as(id).point(ctx, func(x *rx) error {
 		now := x.now.UnixMilli()
-		pending, args, err := pending(x, id, p.claims.from(id), -1)
+		from, _ := p.claims.Find(id) // 0 if that is unknown
+		pending, args, err := pending(x, id, from, -1)
 		if err != nil {
 			return err
 		}
@@ -191,31 +190,9 @@ func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found b
 	return found, err
 }
 
-// claims knows where the committed claims of a Mecha have arrived: each pending message
-// before that position has a row in attempt. It is safe for concurrent use.
-type claims struct {
-	mu sync.RWMutex
-	at map[relay.MechaNumber]relay.Position // a Mecha that is missing: unknown
-}
-
-func (c *claims) from(id relay.MechaNumber) relay.Position {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.at[id]
-}
-
-// committed notes the claims of a transaction.
-func (c *claims) committed(at map[relay.MechaNumber]relay.Position) {
-	if len(at) == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at == nil {
-		c.at = map[relay.MechaNumber]relay.Position{}
-	}
-	maps.Copy(c.at, at)
-}
+// maxClaims is of how many Mechas progress.claims knows where their committed claims have
+// arrived: each pending message before that position has a row in attempt.
+const maxClaims = 1 << 17
 
 // attempt is a row of the table of that name.
 type attempt struct {

@@ -43,7 +43,7 @@ func (s *sending) leaveFounded(t *tx, m indexedMessage) error {
 		return err
 	}
 	if !goesOn {
-		s.members.left(int64(m.position))
+		s.members.Drop(int64(m.position))
 		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
 			int64(m.position), t.now.UnixMilli(), int64(m.sender), int64(m.recipient))
 	}
@@ -62,7 +62,7 @@ func (s *sending) leaveConversation(t *tx, conversation int64) error {
 			return err
 		}
 	}
-	s.members.left(conversation)
+	s.members.Drop(conversation)
 	return t.c.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.now.UnixMilli())
 }
 
@@ -92,7 +92,10 @@ func (s *sending) addParticipants(t *tx, conversation int64, parties ...relay.Me
 // wakeConversation makes a dormant conversation an ordinary one, because it gets a
 // message; 0 is a new conversation.
 func (s *sending) wakeConversation(t *tx, conversation int64) error {
-	if conversation == 0 || s.members.awake(conversation) {
+	if conversation == 0 {
+		return nil
+	}
+	if _, awake := s.members.Find(conversation); awake {
 		return nil
 	}
 	var parties []relay.MechaNumber

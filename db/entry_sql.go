@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"sync"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -61,7 +60,7 @@ func (d *directory) putProfile(t *tx, p *relay.PutProfile) (none, error) {
 	if body == "" {
 		body = "{}"
 	}
-	d.accepts.changed(id)
+	d.accepts.Drop(id)
 	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
 		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(), sqlite.OrNull(string(p.Profile.AcceptFrom)))
@@ -127,7 +126,7 @@ func (d *directory) removeMecha(t *tx, r *relay.RemoveMecha) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	d.accepts.changed(id)
+	d.accepts.Drop(id)
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}
@@ -206,9 +205,9 @@ func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids [
 		r := x.c.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
 		for r.Next() {
 			id := relay.MechaNumber(r.Int(0))
-			e, ok := d.entries.find(id, r.Int(1))
-			if !ok {
-				e.Number, unknown = id, append(unknown, len(all))
+			e, ok := d.entries.Find(id)
+			if !ok || e.Revision != r.Int(1) {
+				e, unknown = relay.Entry{Mecha: relay.Mecha{Number: id}}, append(unknown, len(all))
 			}
 			all = append(all, e)
 		}
@@ -216,7 +215,7 @@ func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids [
 			return err
 		}
 		for _, i := range unknown {
-			if err := d.entries.read(x, &all[i]); err != nil {
+			if err := d.remember(x, &all[i]); err != nil {
 				return err
 			}
 		}
@@ -226,40 +225,12 @@ func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids [
 	return all, err
 }
 
-// entryCache remembers entries that were read lately, without cards. Each is that of the file
-// as long as the file has its revision. Safe for concurrent use; the zero value is empty.
-type entryCache struct {
-	mu  sync.Mutex
-	all generations[relay.MechaNumber, cachedEntry]
-}
+// entryBytes is about the room that an entry takes in the cache, besides its profile.
+const entryBytes = 1024 + pairOverhead
 
-type cachedEntry struct {
-	relay.Entry
-	size int // about the room that it takes
-}
-
-// find gives the entry of a Mecha at a revision, if the cache has it.
-func (c *entryCache) find(id relay.MechaNumber, revision int64) (relay.Entry, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, known, stale := c.all.find(id)
-	switch {
-	case !known:
-		return relay.Entry{}, false
-	case e.Revision != revision:
-		c.all.drop(id, e.size)
-		return relay.Entry{}, false
-	case stale:
-		c.all.put(id, e, e.size)
-	}
-	return e.Entry, true
-}
-
-// entryBytes is about the room that an entry takes besides its profile.
-const entryBytes = 1024
-
-// read reads the entry of e.Number into e, and remembers it.
-func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
+// remember reads the entry of e.Number into e, and puts it into the cache. It is that of the
+// file as long as the file has its revision.
+func (d *directory) remember(x *rx, e *relay.Entry) (err error) {
 	size := entryBytes
 	known, failed := x.c.Row(func(r *sqlite.Rows) {
 		*e, err = readEntry(r, false)
@@ -272,9 +243,7 @@ func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
 		e.Removed = true
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all.put(e.Number, cachedEntry{*e, size}, size)
+	d.entries.Put(e.Number, *e, size)
 	return nil
 }
 

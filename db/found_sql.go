@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -21,26 +20,8 @@ type found struct {
 	listed []relay.MechaNumber
 }
 
-// foundSearches are the searches that messages have named lately, or may name next, so that
-// most sends need not read the file. They bridge the time until an answer is written, too. It
-// is safe for concurrent use.
-type foundSearches struct {
-	mu  sync.Mutex
-	all generations[relay.SearchID, *found]
-}
-
-func (f *foundSearches) put(id relay.SearchID, s *found) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all.put(id, s, len(soughtWords(s.words))+8*len(s.listed)+128)
-}
-
-func (f *foundSearches) get(id relay.SearchID) *found {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, _, _ := f.all.find(id)
-	return s
-}
+// size is about the room that a search takes in the cache.
+func (f *found) size() int { return len(soughtWords(f.words)) + 8*len(f.listed) + 128 + pairOverhead }
 
 // soughtBy gives the words of the search that a message names: none if the search is not the
 // sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
@@ -50,8 +31,8 @@ func (l *learning) soughtBy(m *relay.SendMessage) []string {
 		return nil
 	}
 	sender := l.directory.keys.mechaOf(m.Key)
-	s := l.found.get(m.SearchID)
-	to, known := l.w.mechas.known(m.To)
+	s, _ := l.found.Find(m.SearchID)
+	to, known := l.w.mechas.id.Find(m.To)
 	if s == nil || !known || sender <= 0 {
 		err := l.w.as(sender).point(context.Background(), func(x *rx) (err error) {
 			if s == nil {
@@ -68,7 +49,7 @@ func (l *learning) soughtBy(m *relay.SendMessage) []string {
 		if err != nil || s == nil {
 			return nil
 		}
-		l.found.put(m.SearchID, s)
+		l.found.Put(m.SearchID, s, s.size())
 	}
 	if s.of != sender || !m.At.Before(s.until) || !slices.Contains(s.listed, relay.MechaNumber(to)) {
 		return nil

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.bench").Value.String() == "" {
 		segmentLength, wordSegment, leastRows, scanRatio = 5, 7, 2, 1
 		pieceRows, inboxRows = 3, 3
-		nameBytes = 1 << 10
+		cacheBytes = 2 << 10
 		unlistAtOnce, unlistPiece = 6, 2
 		serverGone = time.Second
 	}

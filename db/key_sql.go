@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/cache"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -18,11 +19,13 @@ import (
 // whenever a key may have changed, here or in another process. It is safe for
 // concurrent use.
 type keyCache struct {
+	byHash *cache.Cache[[sha256.Size]byte, *usedKey]
 	mu     sync.RWMutex
-	byHash map[[sha256.Size]byte]*usedKey
-	epoch  int                          // how often the cache was emptied
 	used   map[relay.KeyNumber]*keyNote // not emptied with the keys
 }
+
+// maxKeys is how many keys are remembered.
+const maxKeys = 1 << 20
 
 // keyNote has the facts of a used key that the cache keeps when it is emptied.
 type keyNote struct {
@@ -37,17 +40,10 @@ type usedKey struct {
 }
 
 func newKeyCache() keyCache {
-	return keyCache{byHash: map[[sha256.Size]byte]*usedKey{}, used: map[relay.KeyNumber]*keyNote{}}
+	return keyCache{byHash: cache.New[[sha256.Size]byte, *usedKey](maxKeys), used: map[relay.KeyNumber]*keyNote{}}
 }
 
-// find gives a key, or nil with the present epoch.
-func (c *keyCache) find(hash [sha256.Size]byte) (k *usedKey, epoch int) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.byHash[hash], c.epoch
-}
-
-// add takes a key that was read from the file after find gave the epoch.
+// add takes a key that was read from the file in an epoch of byHash.
 func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,9 +54,7 @@ func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey
 		c.used[k.Number] = note
 	}
 	u := &usedKey{k, note}
-	if c.epoch == epoch { // else the key may have changed since it was read
-		c.byHash[hash] = u
-	}
+	c.byHash.PutSince(epoch, hash, u, 1)
 	return u
 }
 
@@ -76,22 +70,15 @@ func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
 	return -relay.MechaNumber(k)
 }
 
-// forget empties the cache: some key may have changed.
-func (c *keyCache) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.epoch++
-	clear(c.byHash)
-}
-
 // Key finds the key with a text and checks it (PROTOCOL §2). It also notes the key's
 // use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no
 // such key, and lags behind its log. A new key works as
 // soon as the command that made it has returned, also if another process made it.
 func (d *directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
-	u, epoch := d.keys.find(hash)
-	if u == nil {
+	u, known := d.keys.byHash.Find(hash)
+	if !known {
+		epoch := d.keys.byHash.Epoch()
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
@@ -175,24 +162,20 @@ func keysOf(x *rx, a relay.Address) ([]*relay.Key, error) {
 // caller reads the key of a write, as it is now, and checks it at the write's time.
 // Errors: UnknownKey, KeyRevoked, KeyExpired.
 func (d *directory) caller(t *tx, number relay.KeyNumber) (*relay.Key, error) {
-	callers := d.callers
-	k := callers[number]
-	if k == nil {
+	k, known := d.callers.Find(number)
+	if !known {
 		if _, err := t.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
 			return nil, err
 		}
 		if k == nil {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
-		if len(callers) >= maxCallers {
-			clear(callers)
-		}
-		callers[number] = k
+		d.callers.Put(number, k, 1)
 	}
 	return k, k.Check(t.now)
 }
 
-const maxCallers = 1 << 17 // keys; then the writer's cache is emptied
+const maxCallers = 1 << 17 // keys that the writer remembers
 
 // Issue completes the write and makes the key, and returns once that is durable.
 // Errors: InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that
@@ -287,7 +270,7 @@ func (d *directory) endReplaced(t *tx, i *relay.IssueKey) (*relay.Key, error) {
 // raiseKeysVersion lets this process and others notice that keys changed.
 func (d *directory) raiseKeysVersion(t *tx) error {
 	t.changed |= keysChanged
-	clear(d.callers)
+	d.callers.Forget()
 	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
 }
 

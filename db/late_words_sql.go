@@ -39,7 +39,8 @@ func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
 	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
 		return 0, err
 	}
-	d.words[text], d.used[id] = id, p
+	d.words[text] = id
+	d.used.Put(id, p, 1)
 	hash := t.ids.WordHash(text)
 	if t.w.opts.Serve {
 		t.lateWords.expect(hashedWord{hash, id})
@@ -55,7 +56,7 @@ func (room *dictionary) removeWord(t *tx, id int64, text string) error {
 		return err
 	}
 	d := room
-	delete(d.used, id)
+	d.used.Drop(id)
 	d.words[text] = 0
 	d.forgotten = append(d.forgotten, text)
 	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.ids.WordHash(text), id)

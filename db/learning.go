@@ -1,6 +1,11 @@
 package db
 
-import "time"
+import (
+	"time"
+
+	"relay/db/cache"
+	"relay/db/relay"
+)
 
 // learning is the room of what discovery learns: answers to searches, exchanges, and what
 // was counted of them (learned_sql.go). Only a server counts and cleans up.
@@ -13,12 +18,15 @@ type learning struct {
 	searches    searchCleaner
 	searchWords searchCleaner
 	brought     []exchange // of the present transaction, without a row yet
-	found       foundSearches
+
+	// found has the searches that messages have named lately, or may name next, so that most
+	// sends need not read the file. It bridges the time until an answer is written, too.
+	found *cache.Cache[relay.SearchID, *found]
 }
 
 func newLearning(w *writer) *learning {
 	// The cleaners begin at once with what has expired before the start.
-	return &learning{w: w, counts: counts{w: w}, searches: searchCleaner{w: w, what: searchAnswers, next: 1}, searchWords: searchCleaner{w: w, what: searchWords, next: 1}}
+	return &learning{w: w, found: cache.New[relay.SearchID, *found](cacheBytes), counts: counts{w: w}, searches: searchCleaner{w: w, what: searchAnswers, next: 1}, searchWords: searchCleaner{w: w, what: searchWords, next: 1}}
 }
 
 func (l *learning) start() error { return l.counts.start() }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/cache"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -157,30 +158,32 @@ type directory struct {
 	dictionary *dictionary
 	learning   *learning
 	replays    *replays
-	callers    map[relay.KeyNumber]*relay.Key // the keys of recent writes
-	accepts    accepts
+	callers    *cache.Cache[relay.KeyNumber, *relay.Key] // the keys of recent writes
+	accepts    *cache.Cache[relay.MechaNumber, relay.AcceptFrom]
 	keyUse     keyUse
 
 	// What requests need, for any goroutine:
 
 	keys     keyCache
-	seen     sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
-	crewOnly crewOnly
-	entries  entryCache
+	seen     sync.Map                                     // MechaNumber → *atomic.Int64: Unix ms of the last request
+	crewOnly *cache.Cache[relay.MechaNumber, string]      // see maxCrews
+	entries  *cache.Cache[relay.MechaNumber, relay.Entry] // read lately, without cards
 }
 
 func newDirectory(w *writer) *directory {
-	d := &directory{w: w, callers: map[relay.KeyNumber]*relay.Key{}, accepts: newAccepts(), keys: newKeyCache()}
+	d := &directory{w: w, keys: newKeyCache(),
+		callers: cache.New[relay.KeyNumber, *relay.Key](maxCallers), accepts: cache.New[relay.MechaNumber, relay.AcceptFrom](maxAccepts),
+		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](cacheBytes)}
 	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.mechaOf = d.keys.mechaOf
-	w.listeners.add(keysChanged, d.keys.forget)
-	w.listeners.add(entriesChanged, d.crewOnly.forget)
+	w.listeners.add(keysChanged, d.keys.byHash.Forget)
+	w.listeners.add(entriesChanged, d.crewOnly.Forget)
 	return d
 }
 
 func (d *directory) Forget() {
-	clear(d.callers)
-	d.accepts.forget()
+	d.callers.Forget()
+	d.accepts.Forget()
 }
 
 func (d *directory) Due(now time.Time) bool { return d.keyUse.Due(now) }

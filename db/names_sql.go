@@ -2,9 +2,9 @@ package db
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
+	"relay/db/cache"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -20,100 +20,50 @@ import (
 type names[T ~string] struct {
 	byID   string // the query
 	search func(c *sqlite.Conn, text T) (int64, error)
-	mu     sync.RWMutex
-	text   generations[int64, T]
-	id     generations[T, int64]
+	text   *cache.Cache[int64, T]
+	id     *cache.Cache[T, int64]
+}
+
+// cacheBytes bounds a cache whose pairs differ in size. A pair counts as the length of what it
+// refers to and pairOverhead, which is about the room that it takes in a map.
+var cacheBytes = 16 << 20
+
+const pairOverhead = 64
+
+func newNames[T ~string](byID string, search func(c *sqlite.Conn, text T) (int64, error)) *names[T] {
+	return &names[T]{byID: byID, search: search, text: cache.New[int64, T](cacheBytes), id: cache.New[T, int64](cacheBytes)}
 }
 
 func newWords(search func(*sqlite.Conn, string) (int64, error)) *names[string] {
-	return &names[string]{byID: "SELECT text FROM word WHERE id = ?", search: search}
+	return newNames("SELECT text FROM word WHERE id = ?", search)
 }
 
 func newMechas() *names[relay.Address] {
-	return &names[relay.Address]{byID: "SELECT address FROM mecha WHERE id = ?", search: func(c *sqlite.Conn, a relay.Address) (id int64, err error) {
+	return newNames("SELECT address FROM mecha WHERE id = ?", func(c *sqlite.Conn, a relay.Address) (id int64, err error) {
 		_, err = c.Row(func(r *sqlite.Rows) {
 			if r.Text(1) == string(a) { // the index knows no letter case
 				id = r.Int(0)
 			}
 		}, "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL", string(a))
 		return id, err
-	}}
+	})
 }
 
 func (n *names[T]) forget() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.text, n.id = generations[int64, T]{}, generations[T, int64]{}
+	n.text.Forget()
+	n.id.Forget()
 }
 
 // drop forgets that texts have numbers, since their rows were removed.
 func (n *names[T]) drop(texts []T) {
-	if len(texts) == 0 {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	for _, text := range texts {
-		delete(n.id.young, text)
-		delete(n.id.old, text)
+		n.id.Drop(text)
 	}
 }
 
 func (n *names[T]) put(id int64, text T) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.text.put(id, text, len(text))
-	n.id.put(text, id, len(text))
-}
-
-// known gives the number of a text, if the cache has it.
-func (n *names[T]) known(text T) (id int64, ok bool) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	id, ok, _ = n.id.find(text)
-	return id, ok
-}
-
-// generations is a cache in two halves. When the young half is full, it takes the place of
-// the old one, which is dropped. A pair that is found in the old half moves to the young
-// one. So a flood of pairs that are used only once does not drop the pairs in use.
-type generations[K comparable, V any] struct {
-	young, old map[K]V
-	bytes      int // of the young half
-}
-
-// nameBytes bounds a half. Each pair counts as the length of its text and nameOverhead,
-// which is about the room that a pair takes in a map.
-var nameBytes = 8 << 20
-
-const nameOverhead = 64
-
-func (g *generations[K, V]) put(k K, v V, length int) {
-	if _, known := g.young[k]; !known {
-		g.bytes += length + nameOverhead
-	}
-	if g.young == nil || g.bytes > nameBytes {
-		g.young, g.old, g.bytes = map[K]V{}, g.young, length+nameOverhead
-	}
-	g.young[k] = v
-}
-
-// drop removes k, which was put with this length.
-func (g *generations[K, V]) drop(k K, length int) {
-	if _, known := g.young[k]; known {
-		g.bytes -= length + nameOverhead
-	}
-	delete(g.young, k)
-	delete(g.old, k)
-}
-
-// find looks k up. stale says that k is in the old half, and should be put again.
-func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
-	if v, ok = g.young[k]; ok {
-		return v, true, false
-	}
-	v, ok = g.old[k]
-	return v, ok, ok
+	n.putText(id, text)
+	n.id.Put(text, id, len(text)+pairOverhead)
 }
 
 // lookup gives the text of a number, which must exist; "" for 0. A transaction that may be rolled
@@ -127,15 +77,10 @@ func (n *names[T]) lookup(c *sqlite.Conn, id int64, found map[int64]T) (text T, 
 	if ok {
 		return text, nil
 	}
-	n.mu.RLock()
-	text, ok, stale := n.text.find(id)
-	n.mu.RUnlock()
-	if ok && !stale {
+	if text, ok = n.text.Find(id); ok {
 		return text, nil
 	}
-	if !ok {
-		ok, err = c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
-	}
+	ok, err = c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
 	switch {
 	case err != nil:
 	case !ok:
@@ -150,9 +95,7 @@ func (n *names[T]) lookup(c *sqlite.Conn, id int64, found map[int64]T) (text T, 
 
 // putText adds a text only by its number, since find must not give a removed Mecha.
 func (n *names[T]) putText(id int64, text T) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.text.put(id, text, len(text))
+	n.text.Put(id, text, len(text)+pairOverhead)
 }
 
 // publish moves what lookup has found in a transaction to the cache.
@@ -165,17 +108,7 @@ func (n *names[T]) publish(found map[int64]T) {
 
 // find gives the number of a text, 0 if it has none. Texts are compared exactly.
 func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
-	n.mu.RLock()
-	id, ok, stale := n.id.find(text)
-	n.mu.RUnlock()
-	if stale {
-		n.mu.Lock()
-		if now, still := n.id.old[text]; still && now == id { // not dropped since
-			n.id.put(text, id, len(text))
-		}
-		n.mu.Unlock()
-	}
-	if ok {
+	if id, ok := n.id.Find(text); ok {
 		return id, nil
 	}
 	return n.search(c, text)
@@ -187,16 +120,16 @@ type dictionary struct {
 	quiet
 	w           *writer
 	index       wordWriter
-	used        map[int64]relay.Position // word.used of recent words, as the file has it
-	words       map[string]int64         // words that were found or made; 0 for a removed one
-	mechas      map[relay.Address]int64  // Mechas that were found or made; 0 for a removed one
-	forgotten   []string                 // words that were removed
-	foundWords  map[int64]string         // texts that were read by their numbers
-	foundMechas map[int64]relay.Address  // likewise
+	used        *cache.Cache[int64, relay.Position] // word.used of recent words, as the file has it
+	words       map[string]int64                    // words that were found or made; 0 for a removed one
+	mechas      map[relay.Address]int64             // Mechas that were found or made; 0 for a removed one
+	forgotten   []string                            // words that were removed
+	foundWords  map[int64]string                    // texts that were read by their numbers
+	foundMechas map[int64]relay.Address             // likewise
 }
 
 func newDictionary(w *writer) *dictionary {
-	return &dictionary{w: w, index: wordWriter{w: w, late: w.lateWords}, used: map[int64]relay.Position{}, words: map[string]int64{},
+	return &dictionary{w: w, index: wordWriter{w: w, late: w.lateWords}, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
 		mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
 }
 
@@ -235,7 +168,7 @@ func (d *dictionary) Arrived(t *tx) {
 
 func (d *dictionary) Forget() {
 	d.w.mechas.forget()
-	clear(d.used)
+	d.used.Forget()
 }
 
 func (d *dictionary) Flush() { d.index.flush() }
@@ -289,14 +222,11 @@ const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBi
 // useWord notes that the present write uses a word.
 func (d *dictionary) useWord(t *tx, id int64) error {
 	p := t.next(t.now)
-	used, known := d.used[id]
+	used, known := d.used.Find(id)
 	if !known {
 		n, err := t.c.Number("SELECT used FROM word WHERE id = ?", id)
 		if err != nil {
 			return err
-		}
-		if len(d.used) >= maxWordsUsed {
-			clear(d.used)
 		}
 		used = relay.Position(n)
 	}
@@ -304,10 +234,12 @@ func (d *dictionary) useWord(t *tx, id int64) error {
 		if err := t.c.Exec("UPDATE word SET used = ? WHERE id = ?", int64(p), id); err != nil {
 			return err
 		}
-		used = p
+		used, known = p, false
 	}
-	d.used[id] = used
+	if !known {
+		d.used.Put(id, used, 1)
+	}
 	return nil
 }
 
-const maxWordsUsed = 1 << 16 // words; then the writer's cache of their use is emptied
+const maxWordsUsed = 1 << 16 // words, of whose use the writer has a cache

@@ -25,12 +25,8 @@ func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 	d.w.mechas.forget()
 	known := func() (label, sender bool) {
 		id := scalar(t, d, "SELECT id FROM word WHERE text = 'a-label'")
-		d.w.words.mu.RLock()
-		defer d.w.words.mu.RUnlock()
-		d.w.mechas.mu.RLock()
-		defer d.w.mechas.mu.RUnlock()
-		_, label, _ = d.w.words.text.find(id)
-		_, sender, _ = d.w.mechas.text.find(int64(a.Mecha.Number))
+		_, label = d.w.words.text.Find(id)
+		_, sender = d.w.mechas.text.Find(int64(a.Mecha.Number))
 		return label, sender
 	}
 	read := func(fails error) error {

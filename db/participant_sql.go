@@ -1,6 +1,7 @@
 package db
 
 import (
+	"relay/db/cache"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -9,41 +10,27 @@ import (
 // conversation in it is not dormant, and the Mechas take part in it: two of its participants
 // at most, 0 for none. It has what the file has, with the changes of the present transaction.
 type members struct {
-	generations[int64, [2]relay.MechaNumber]
+	*cache.Cache[int64, [2]relay.MechaNumber]
 }
 
-const memberBytes = 16 // of the value of a conversation
+// memberBytes is about the room that a conversation takes in the cache.
+const memberBytes = 16 + pairOverhead
 
-// awake tells whether the cache knows that a conversation is not dormant.
-func (m *members) awake(conversation int64) bool {
-	_, known, _ := m.find(conversation)
-	return known
-}
+func newMembers() members { return members{cache.New[int64, [2]relay.MechaNumber](cacheBytes)} }
 
-// has tells whether the cache knows that a Mecha takes part in a conversation.
-func (m *members) has(conversation int64, id relay.MechaNumber) bool {
-	two, known, stale := m.find(conversation)
-	if stale {
-		m.put(conversation, two, memberBytes)
-	}
+// has reports whether the cache knows that a Mecha takes part in a conversation.
+func (m members) has(conversation int64, id relay.MechaNumber) bool {
+	two, known := m.Find(conversation)
 	return known && (two[0] == id || two[1] == id)
 }
 
 // joined notes that a Mecha takes part in a conversation, which is not dormant.
-func (m *members) joined(conversation int64, id relay.MechaNumber) {
-	two, _, _ := m.find(conversation)
+func (m members) joined(conversation int64, id relay.MechaNumber) {
+	two, _ := m.Find(conversation)
 	if two[0] != id {
-		m.put(conversation, [2]relay.MechaNumber{id, two[0]}, memberBytes)
+		m.Put(conversation, [2]relay.MechaNumber{id, two[0]}, memberBytes)
 	}
 }
-
-// left forgets a conversation, which is dormant now.
-func (m *members) left(conversation int64) {
-	delete(m.young, conversation)
-	delete(m.old, conversation)
-}
-
-func (m *members) forget() { *m = members{} }
 
 // participates tells whether a Mecha has sent or received in a conversation.
 func participates(x *rx, conversation int64, id relay.MechaNumber) (bool, error) {

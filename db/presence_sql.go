@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +53,9 @@ const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u
 // false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
 // concurrent use.
 func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
-	crew, known, epoch := d.crewOnly.find(id)
+	crew, known := d.crewOnly.Find(id)
 	if !known {
+		epoch := d.crewOnly.Epoch()
 		err = d.w.as(caller.Number).point(ctx, func(x *rx) error {
 			some, err := entries(x, false, "WHERE m.id = ?", int64(id))
 			if err == nil && len(some) > 0 && some[0].Visibility == relay.CrewOnly {
@@ -66,7 +66,7 @@ func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.M
 		if err != nil {
 			return time.Time{}, false, err
 		}
-		d.crewOnly.put(id, crew, epoch)
+		d.crewOnly.PutSince(epoch, id, crew, 1)
 	}
 	if crew != "" && crew != caller.Address.Crew() {
 		return time.Time{}, false, nil
@@ -77,7 +77,7 @@ func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.M
 
 // LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
 func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
-	if id, known := d.w.mechas.known(to); known {
+	if id, known := d.w.mechas.id.Find(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
 			return nil
 		}
@@ -92,7 +92,7 @@ func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to re
 // KnownPresence is Presence without reading the file. known is false if it cannot tell. It
 // does not wait. Safe for concurrent use.
 func (d *directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
-	crew, known, _ := d.crewOnly.find(id)
+	crew, known := d.crewOnly.Find(id)
 	at, ok := d.seen.Load(id)
 	if !known || !ok {
 		return time.Time{}, false, false
@@ -100,38 +100,6 @@ func (d *directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (see
 	return relay.UnixMilli(at.(*atomic.Int64).Load()), crew == "" || crew == caller.Address.Crew(), true
 }
 
-// crewOnly remembers which Mechas only their own crew may know of. The zero value is ready.
-type crewOnly struct {
-	mu    sync.RWMutex
-	epoch int64                        // grows when a profile may have changed
-	crews map[relay.MechaNumber]string // "" if everybody may know of the Mecha
-}
-
-const maxCrews = 10_000 // Mechas that are remembered
-
-func (c *crewOnly) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.epoch++
-	c.crews = nil
-}
-
-func (c *crewOnly) find(id relay.MechaNumber) (crew string, known bool, epoch int64) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	crew, known = c.crews[id]
-	return crew, known, c.epoch
-}
-
-// put remembers what a read has found that began in an epoch.
-func (c *crewOnly) put(id relay.MechaNumber, crew string, epoch int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if epoch != c.epoch {
-		return
-	}
-	if c.crews == nil || len(c.crews) >= maxCrews {
-		c.crews = map[relay.MechaNumber]string{}
-	}
-	c.crews[id] = crew
-}
+// maxCrews is how many Mechas directory.crewOnly remembers: those that only their own crew may
+// know of, with the crew, and "" for those of which everybody may know.
+const maxCrews = 10_000

@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/cache"
 	"relay/db/relay"
 )
 
@@ -19,8 +20,8 @@ type progress struct {
 	overdue    dueTimes
 	returns    dueTimes
 	pushes     pushNotes
-	claims     claims
-	attempts   bool // the table attempt may have rows
+	claims     *cache.Cache[relay.MechaNumber, relay.Position] // see maxClaims
+	attempts   bool                                            // the table attempt may have rows
 
 	// What the present transaction brings:
 
@@ -32,7 +33,7 @@ type progress struct {
 
 func newProgress(w *writer) *progress {
 	return &progress{w: w, expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w), pushes: pushNotes{w: w},
-		claimFrom: map[relay.MechaNumber]relay.Position{}}
+		claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
 }
 
 func (p *progress) start() (err error) {
@@ -58,7 +59,9 @@ func (p *progress) Arrived(t *tx) {
 	m.Returned.Add(int64(p.returned))
 	m.Spent.Add(int64(p.spent))
 	m.committed(t)
-	p.claims.committed(p.claimFrom)
+	for id, at := range p.claimFrom {
+		p.claims.Put(id, at, 1)
+	}
 	p.pushes.arrived(t)
 }
 

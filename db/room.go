@@ -63,7 +63,7 @@ type nouns struct {
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *writer) (n nouns, all []room) {
 	n.dictionary, n.mailbox, n.replays, n.directory = newDictionary(w), newMailbox(w), newReplays(w), newDirectory(w)
-	n.learning, n.messages, n.progress, n.sending = newLearning(w), &messages{w: w}, newProgress(w), &sending{w: w}
+	n.learning, n.messages, n.progress, n.sending = newLearning(w), &messages{w: w}, newProgress(w), &sending{w: w, members: newMembers()}
 	n.retention = newRetention(w, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
 	n.directory.dictionary, n.directory.learning, n.directory.replays = n.dictionary, n.learning, n.replays
 	n.learning.dictionary, n.learning.directory = n.dictionary, n.directory

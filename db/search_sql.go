@@ -36,7 +36,8 @@ func (l *learning) SaveSearch(s *SaveSearch, done func(error)) {
 		s.Words, s.Listed = nil, nil
 	}
 	if len(s.Words) > 0 {
-		l.found.put(s.ID, &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed})
+		f := &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed}
+		l.found.Put(s.ID, f, f.size())
 	}
 	if l.w.disk.low.Load() { // the room that is left is for acknowledgements
 		done(errDiskFull())

@@ -23,4 +23,4 @@ func (s *sending) start() (err error) {
 
 func (s *sending) Begin(*tx)   { s.broadcasts = 0 }
 func (s *sending) Arrived(*tx) { s.w.measures.ToCrews.Add(int64(s.broadcasts)) }
-func (s *sending) Forget()     { s.members.forget() }
+func (s *sending) Forget()     { s.members.Forget() }

@@ -225,7 +225,7 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 	t.Parallel()
 	d := openHere(t)
 	k := mustIssue(t, d, "a^x")
-	most := 2 * nameBytes / nameOverhead
+	most := cacheBytes / pairOverhead
 	for i := range 3 * most {
 		m := message(k, "a^x", `{}`)
 		m.Type, m.Conversation = fmt.Sprintf("type-%d", i), relay.ConversationID(fmt.Sprintf("label-%d", i))
@@ -247,13 +247,10 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 			t.Fatal(m.Conversation, len(p.Messages), err)
 		}
 	}
-	n := d.w.words
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if n := len(n.text.young) + len(n.text.old); n > most {
-		t.Errorf("%d words are cached by number, the bound is %d", n, most)
+	if n := d.w.words.text.Size(); n > cacheBytes {
+		t.Errorf("words with %d bytes are cached by number, the bound is %d", n, cacheBytes)
 	}
-	if n := len(n.id.young) + len(n.id.old); n > most {
-		t.Errorf("%d words are cached by text, the bound is %d", n, most)
+	if n := d.w.words.id.Size(); n > cacheBytes {
+		t.Errorf("words with %d bytes are cached by text, the bound is %d", n, cacheBytes)
 	}
 }

@@ -73,7 +73,7 @@ func TestTheClientsAddress(t *testing.T) {
 // of the one that goes on.
 func TestLimitersHaveABound(t *testing.T) {
 	t.Parallel()
-	l, now := &limiters[netip.Prefix]{rate: 1, burst: 2}, time.Unix(1e9, 0)
+	l, now := newLimiters[netip.Prefix](1, 2), time.Unix(1e9, 0)
 	busy := netip.MustParsePrefix("192.0.2.1/32")
 	l.allow(busy, now)
 	l.allow(busy, now)
@@ -86,7 +86,7 @@ func TestLimitersHaveABound(t *testing.T) {
 			t.Fatalf("after %d others the limit has begun anew", i)
 		}
 	}
-	if n := len(l.young) + len(l.old); n > maxLimiters {
+	if n := l.buckets.Size(); n > maxLimiters {
 		t.Errorf("%d are remembered, the bound is %d", n, maxLimiters)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/cache"
 	"relay/db/relay"
 
 	"golang.org/x/time/rate"
@@ -13,18 +14,19 @@ import (
 // limiters is a token bucket per key of K. A rate of zero allows everything.
 // It is safe for concurrent use.
 type limiters[K comparable] struct {
-	rate  float64 // tokens per second
-	burst int
-	mu    sync.Mutex
-	young map[K]*rate.Limiter
-	// old is the previous generation. A bucket that is used again moves to young;
-	// the rest are dropped when young is full.
-	old map[K]*rate.Limiter
+	rate    float64 // tokens per second
+	burst   int
+	mu      sync.Mutex // held while a bucket is made
+	buckets *cache.Cache[K, *rate.Limiter]
 }
 
 // maxLimiters bounds the buckets of one limiters. A flood of new addresses makes
 // it drop the buckets that were not used meanwhile, and keeps those in use.
 const maxLimiters = 1 << 16
+
+func newLimiters[K comparable](perSecond float64, burst int) limiters[K] {
+	return limiters[K]{rate: perSecond, burst: burst, buckets: cache.New[K, *rate.Limiter](maxLimiters)}
+}
 
 func (l *limiters[K]) allow(k K, now time.Time) bool {
 	return l.rate <= 0 || l.bucket(k).AllowN(now, 1)
@@ -62,17 +64,11 @@ func (l *limiters[K]) wait(k K, now time.Time) time.Duration {
 func (l *limiters[K]) bucket(k K) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.young[k]
-	if b != nil {
-		return b
-	}
-	if b = l.old[k]; b == nil {
+	b, known := l.buckets.Find(k)
+	if !known {
 		b = rate.NewLimiter(rate.Limit(l.rate), max(l.burst, 1))
+		l.buckets.Put(k, b, 1)
 	}
-	if l.young == nil || len(l.young) >= maxLimiters/2 {
-		l.old, l.young = l.young, map[K]*rate.Limiter{}
-	}
-	l.young[k] = b
 	return b
 }
 

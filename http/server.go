@@ -93,8 +93,8 @@ func New(c Config) *Server {
 	rand.Read(prefix[:]) // never fails (crypto/rand)
 	s := &Server{
 		config:       c,
-		keys:         limiters[relay.KeyNumber]{rate: c.RateLimit, burst: c.RateBurst},
-		failures:     limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst},
+		keys:         newLimiters[relay.KeyNumber](c.RateLimit, c.RateBurst),
+		failures:     newLimiters[netip.Prefix](c.FailureLimit, c.FailureBurst),
 		failuresWarn: rate.Sometimes{Interval: 10 * time.Second},
 		heavy:        newHeavy(),
 		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},

@@ -127,11 +127,11 @@ func (q *Queue[O, T]) part(out []T, leaves func(i int) bool) []T {
 	return out
 }
 
-// Reuse takes back the array of a batch whose items are dealt with.
+// Reuse takes back the array of a batch whose items are dealt with. If Take had returned nil,
+// the caller may have made one.
 func (q *Queue[O, T]) Reuse(batch []T) {
-	if batch == nil {
-		return // Take has left the spare one
-	}
 	clear(batch)
-	q.spare = batch[:0]
+	if cap(batch) > cap(q.spare) {
+		q.spare = batch[:0]
+	}
 }
