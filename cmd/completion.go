@@ -1,15 +1,19 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -66,24 +70,67 @@ func powershellCompletion(root *cobra.Command, w io.Writer, descriptions bool) e
 	return root.GenPowerShellCompletion(w)
 }
 
-// A chooser lists the values from the database that an argument or flag may
-// have, and that begin with a prefix.
-type chooser func(in *db.Inspector, prefix string) ([]db.Choice, error)
+// A chooser lists up to maxChoices values from the database that an argument or flag may have.
+// It may leave out those that do not begin with a prefix.
+type chooser func(in *db.Inspector, prefix string) ([]choice, error)
+
+// A choice is a value, with a few words about it.
+type choice struct{ value, about string }
+
+const maxChoices = 200
+
+func addressChoices(in *db.Inspector, prefix string) (list []choice, err error) {
+	all, err := in.Addresses(prefix, maxChoices)
+	for _, a := range all {
+		list = append(list, choice{string(a), ""})
+	}
+	return list, err
+}
+
+// keyChoices lists the newest keys that are not revoked.
+func keyChoices(in *db.Inspector, prefix string) (list []choice, err error) {
+	keys, err := in.KeysOf("")
+	for _, k := range slices.Backward(keys) {
+		if len(list) == maxChoices || !k.RevokedAt.IsZero() || !strings.HasPrefix(string(k.ID), prefix) {
+			continue
+		}
+		about := string(k.Mecha.Address)
+		if k.Label != "" {
+			about += ", " + k.Label
+		}
+		list = append(list, choice{string(k.ID), about})
+	}
+	return list, err
+}
 
 var (
-	addressChoices   chooser = (*db.Inspector).AddressChoices
-	keyChoices       chooser = (*db.Inspector).KeyChoices
-	messageChoices   chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.MessageChoices() }
-	messageOrAddress chooser = func(in *db.Inspector, prefix string) ([]db.Choice, error) {
-		list, err := in.AddressChoices(prefix)
-		if err != nil || len(list) > 0 && prefix != "" {
-			return list, err
-		}
-		messages, err := in.MessageChoices()
-		return append(list, messages...), err
-	}
-	conversationChoices chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.ConversationChoices() }
+	messageChoices      = ofNewest(func(m *relay.Message) string { return string(m.ID) })
+	conversationChoices = ofNewest(func(m *relay.Message) string { return string(m.Conversation) })
 )
+
+// ofNewest returns a chooser of what value returns of the newest messages.
+func ofNewest(value func(*relay.Message) string) chooser {
+	return func(in *db.Inspector, _ string) (list []choice, err error) {
+		messages, _, err := in.Messages(context.Background(), inspect.ListQuery{Limit: maxChoices})
+		seen := map[string]bool{}
+		for _, m := range messages {
+			if v := value(m); !seen[v] {
+				seen[v] = true
+				list = append(list, choice{v, fmt.Sprintf("%s → %s, %s, %s", m.From, m.To, m.State, m.CreatedAt.UTC().Format(time.DateTime))})
+			}
+		}
+		return list, err
+	}
+}
+
+func messageOrAddress(in *db.Inspector, prefix string) ([]choice, error) {
+	list, err := addressChoices(in, prefix)
+	if err != nil || len(list) > 0 && prefix != "" {
+		return list, err
+	}
+	messages, err := messageChoices(in, prefix)
+	return append(list, messages...), err
+}
 
 // argumentChoices has the words of usage lines for keys, flagChoices and
 // wordChoices the names of flags.
@@ -177,8 +224,8 @@ func (a *app) choices(choose chooser) cobra.CompletionFunc {
 		}
 		var found []cobra.Completion
 		for _, c := range list {
-			if strings.HasPrefix(c.Value, begun) {
-				found = append(found, cobra.CompletionWithDesc(c.Value, relay.Visible(c.About)))
+			if strings.HasPrefix(c.value, begun) {
+				found = append(found, cobra.CompletionWithDesc(c.value, relay.Visible(c.about)))
 			}
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

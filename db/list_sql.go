@@ -132,6 +132,17 @@ func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, er
 	})
 }
 
+// Addresses lists up to limit registered addresses that begin with prefix, sorted.
+func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) {
+	return see(i, func(x *rx) (all []relay.Address, err error) {
+		r := x.c.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix, int64(limit))
+		for r.Next() {
+			all = append(all, relay.Address(r.Text(0)))
+		}
+		return all, r.Close()
+	})
+}
+
 // Entry reads one Mecha with its card. Error: MechaNotFound.
 func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
 	return see(i, func(x *rx) (relay.Entry, error) { return entry(x, a) })

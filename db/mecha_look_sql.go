@@ -282,15 +282,11 @@ func listed(x *rx, ids []relay.MechaNumber) (all []inspect.Listed, err error) {
 			return nil, err
 		}
 		for _, e := range some {
-			used, err := x.c.Number(lastUse, int64(id))
+			h, err := healthOf(x, id)
 			if err != nil {
 				return nil, err
 			}
-			sent, err := x.c.Number("SELECT max(position) FROM sent WHERE mecha = ?", int64(id))
-			if err != nil {
-				return nil, err
-			}
-			seen, err := sawSend(x, relay.UnixMilli(used), max(relay.Position(sent), late.sent[int64(id)]))
+			seen, err := sawSend(x, h.used, max(h.sent, late.sent[int64(id)]))
 			if err != nil {
 				return nil, err
 			}

@@ -155,8 +155,6 @@ func box(x *rx, id relay.MechaNumber, late relay.Position) (b inspect.Box, err e
 }
 
 const (
-	mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
-		"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
 	waitingOf     = "SELECT position FROM received WHERE mecha = ?2 AND open = 1 AND position <= ?3 ORDER BY position LIMIT ?4"
 	countWaiting  = "SELECT count(*), count(*) FILTER (WHERE position < ?1) FROM (" + waitingOf + ")"
 	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
@@ -170,12 +168,9 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 	if b.Mecha, err = address(x, id); err != nil {
 		return b, err
 	}
-	now, sent := x.now.UnixMilli(), relay.Position(0)
-	_, err = x.c.Row(func(r *sqlite.Rows) {
-		b.Removed, b.LiveKeys, b.LastSeen, sent = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))
-	}, mechaHealth, now, id)
-	if err == nil {
-		b.LastSeen, err = sawSend(x, b.LastSeen, max(sent, v.sent[id]))
+	h, err := healthOf(x, b.Number)
+	if b.Removed, b.LiveKeys = h.removed, h.liveKeys; err == nil {
+		b.LastSeen, err = sawSend(x, h.used, max(h.sent, v.sent[id]))
 	}
 	if err != nil {
 		return b, err
@@ -202,7 +197,7 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 		b.Pending, b.Late, b.More = inspect.MostCounted, min(b.Late, inspect.MostCounted), true
 	}
 	if rows > len(oldest) { // there are others, which may be held
-		_, err = x.c.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, now, id, int64(v.counted))
+		_, err = x.c.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, x.now.UnixMilli(), id, int64(v.counted))
 	}
 	return b, err
 }

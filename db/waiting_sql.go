@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"math"
+	"time"
 
 	"relay/db/inspect"
 	"relay/db/internal/sqlite"
@@ -44,34 +45,20 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
 func waiting(x *rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
-	_, err := x.c.Row(func(r *sqlite.Rows) { w.Removed, w.LiveKeys = !r.Null(0), int(r.Int(1)) },
-		"SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE id = ?2", x.now.UnixMilli(), int64(id))
+	h, err := healthOf(x, id)
 	if err != nil {
 		return err
 	}
-	seen, err := x.c.Number(lastUse, int64(id))
-	if err != nil {
-		return err
-	}
-	w.LastSeen = relay.UnixMilli(seen)
+	w.Removed, w.LiveKeys, w.LastSeen = h.removed, h.liveKeys, h.used
 	pending, args, err := pending(x, id, 0, -1)
 	if err != nil {
 		return err
 	}
-	var oldest []relay.Position
-	r := x.c.Query("SELECT m.position FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT ?",
-		append(args, x.now.UnixMilli(), int64(most))...)
-	for r.Next() {
-		oldest = append(oldest, relay.Position(r.Int(0)))
-	}
-	if err := r.Close(); err != nil {
+	oldest, _, err := readMessages(x, most, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.now.UnixMilli()))
+	if err != nil {
 		return err
 	}
-	for _, p := range oldest {
-		m, err := messageAt(x, p)
-		if err != nil {
-			return err
-		}
+	for _, m := range oldest {
 		t, err := trace(x, m)
 		if err != nil {
 			return err
@@ -81,7 +68,25 @@ func waiting(x *rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
 	return nil
 }
 
-// countWaiting counts a piece of the messages that wait, from a position on. It returns where
+// health is what the file knows of a Mecha's health.
+type health struct {
+	removed  bool // from the directory
+	liveKeys int
+	used     time.Time      // when a key of it was used last
+	sent     relay.Position // its newest message in the index tables
+}
+
+const mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
+	"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
+
+func healthOf(x *rx, id relay.MechaNumber) (h health, err error) {
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		h = health{!r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))}
+	}, mechaHealth, x.now.UnixMilli(), int64(id))
+	return h, err
+}
+
+// countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
 func countWaitingFor(x *rx, w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
 	pending, args, err := pending(x, id, from, inboxRows)
