@@ -31,10 +31,10 @@ func (l *replication) serveAdmin() {
 }
 
 func (d *DB) statusForAdmin(ctx context.Context) (json.RawMessage, error) {
-	if d.w.opts.Status == nil {
+	if d.opts.Status == nil {
 		return nil, relay.Errorf(relay.NotFound, "this server tells nothing of its log")
 	}
-	return d.w.opts.Status(ctx)
+	return d.opts.Status(ctx)
 }
 
 // LogStatus asks the server of the file at path for the status of its log (Options.Status).

@@ -124,7 +124,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(1, time.Hour)
-	if from, _ := d.w.progress.claims.Find(k.Mecha.Number); from <= last {
+	if from, _ := d.progress.claims.Find(k.Mecha.Number); from <= last {
 		t.Errorf("the next claim looks at the messages from %d on; the last one that is held is at %d", from, last)
 	}
 
@@ -146,7 +146,7 @@ func TestAClaimThatFailsLeavesItsMessages(t *testing.T) {
 	done := make(chan error, 1)
 	j := taskOf(d.w.table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
 	j.decide = func(x *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-		if got, err := x.w.progress.claimMessages(x, c); err != nil || len(got) != 1 {
+		if got, err := d.progress.claimMessages(x, c); err != nil || len(got) != 1 {
 			t.Errorf("%d messages, %v", len(got), err)
 		}
 		return nil, errors.New("a fault of the store")

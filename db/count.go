@@ -18,12 +18,13 @@ const (
 // counts counts exchanges, in rounds. A round goes through the Mechas by their
 // numbers, with some of them in each transaction. Exchanges that come meanwhile are for the next one.
 type counts struct {
-	w       *writer
-	first   time.Time // when the first exchange came that waits for a round; zero: there is none
-	waiting int       // about how many do
-	next    time.Time // when the present round goes on; zero: there is none
-	onWay   bool      // with a log: a write of the round is on its way
-	round   countRound
+	w        *writer
+	halfLife time.Duration
+	first    time.Time // when the first exchange came that waits for a round; zero: there is none
+	waiting  int       // about how many do
+	next     time.Time // when the present round goes on; zero: there is none
+	onWay    bool      // with a log: a write of the round is on its way
+	round    countRound
 }
 
 // start finds exchanges that an earlier process has left. If the store does not learn, they are
@@ -65,7 +66,7 @@ func (c *counts) Do(now time.Time) {
 	if c.next.IsZero() {
 		c.first, c.waiting = time.Time{}, 0
 	}
-	write := &relay.CountExchanges{At: now, HalfLife: c.w.opts.LearnHalfLife, Most: countAtOnce}
+	write := &relay.CountExchanges{At: now, HalfLife: c.halfLife, Most: countAtOnce}
 	j := taskOf(c.w.table, write, func(more bool, err error) {
 		c.onWay = false
 		switch {

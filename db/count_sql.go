@@ -62,7 +62,7 @@ func (room *learning) countAll(t *tx, all []exchange, c *relay.CountExchanges) e
 		for n < len(all) && all[n].recipient == all[0].recipient {
 			n++
 		}
-		l := tally{t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: room.counts.round.senders}
+		l := tally{learning: room, t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: room.counts.round.senders}
 		if err := l.count(all[:n], c.At); err != nil {
 			return err
 		}
@@ -73,6 +73,7 @@ func (room *learning) countAll(t *tx, all []exchange, c *relay.CountExchanges) e
 
 // tally is what a count changes of one Mecha.
 type tally struct {
+	*learning
 	learner
 	t        *tx
 	mecha    relay.MechaNumber
@@ -86,7 +87,7 @@ type tally struct {
 
 // count counts exchanges of the Mecha.
 func (l *tally) count(all []exchange, at time.Time) (err error) {
-	if l.learner, err = l.t.w.learning.learner(l.t, l.mecha); err != nil || l.off {
+	if l.learner, err = l.learning.learner(l.t, l.mecha); err != nil || l.off {
 		return err
 	}
 	l.t.ids.Extend(&l.tags.mecha, strconv.FormatInt(int64(l.mecha), 10))
@@ -250,7 +251,7 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 		err = l.t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha))
 	} else {
 		for _, p := range l.pages {
-			err = cmp.Or(err, l.t.w.learning.writePage(l.t, l.mecha, p))
+			err = cmp.Or(err, l.learning.writePage(l.t, l.mecha, p))
 		}
 		if err == nil && l.known > relay.MaxLearnedWords {
 			err = l.dropWords(counted, hourOf(at))
@@ -259,7 +260,7 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return l.t.w.learning.putLearner(l.t, l.mecha, l.learner, l.t.position(at))
+	return l.learning.putLearner(l.t, l.mecha, l.learner, l.t.position(at))
 }
 
 // writePage writes a page that has changed, in several rows if it has grown too long. A page
@@ -321,7 +322,7 @@ func (l *tally) dropWords(counted []exchange, hour int64) error {
 	if err := l.t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha)); err != nil {
 		return err
 	}
-	return l.t.w.learning.writePage(l.t, l.mecha, &page)
+	return l.learning.writePage(l.t, l.mecha, &page)
 }
 
 // crews are those of the senders of exchanges, each once, in their order.

@@ -173,8 +173,11 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, w: newWriter(o, path)}
-	d.nouns = d.w.nouns
+	d := &DB{opts: o, w: newWriter(storeOptions{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
+		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path)}
+	nouns, rooms := newRooms(d.w, &o)
+	d.nouns = nouns
+	d.w.has(rooms, newTable(nouns, nil))
 	if err := d.open(prepare); err != nil {
 		d.release()
 		return nil, file.Explain(path, err)
@@ -190,7 +193,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	case !info.Mode().IsRegular(): // to open a pipe would wait for its other end
 		return fmt.Errorf("%s is not a file", d.w.path)
 	}
-	if d.w.opts.Create {
+	if d.opts.Create {
 		if err := file.Create(d.w.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
 		}
@@ -231,18 +234,10 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.w.readers.open(d.w.path, role); err != nil {
 		return err
 	}
-	if err := d.w.start(); err != nil {
+	if err := d.start(); err != nil {
 		return err
 	}
 	return d.run(prepare)
-}
-
-// applyLockWait has the writer's connection wait for the lock as long as LockWait says.
-func (o *Options) applyLockWait(c *sqlite.Conn) error {
-	if o.LockWait == 0 {
-		return nil
-	}
-	return c.WaitForLock(o.LockWait)
 }
 
 // run starts the writer and, unless the disk is full, the goroutines beside it.
@@ -366,72 +361,3 @@ func (d *DB) Failed() error { return d.w.failed() }
 // AcceptsMessages tells whether the disk has room for messages. Without room, Send
 // refuses them with DiskFull, while acknowledgements and reads go on.
 func (d *DB) AcceptsMessages() bool { return !d.w.disk.low.Load() }
-
-// as gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
-func (w *writer) as(of relay.MechaNumber) inTurns { return inTurns{w, of} }
-
-// inTurns is a Mecha that reads.
-type inTurns struct {
-	w  *writer
-	of relay.MechaNumber
-}
-
-func (v inTurns) point(ctx context.Context, f func(*rx) error) error {
-	return v.w.readIn(ctx, v.w.readers.point(v.of), f)
-}
-
-func (v inTurns) scan(ctx context.Context, f func(*rx) error) error {
-	return v.w.readIn(ctx, v.w.readers.scan(v.of), f)
-}
-
-// in gives readIn for a turn.
-func (w *writer) in(t readTurn) func(context.Context, func(*rx) error) error {
-	return func(ctx context.Context, f func(*rx) error) error { return w.readIn(ctx, t, f) }
-}
-
-// readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
-// Errors: those of take and of f.
-func (w *writer) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
-	c, err := t.take(ctx)
-	if err != nil {
-		return err
-	}
-	defer t.give(c)
-	c.Until = time.Now().Add(longestRead)
-	if err := c.Begin(); err != nil {
-		return w.readFault(err)
-	}
-	defer c.Rollback() // ends the transaction, even if f panics; it has no changes
-	return w.readFault(f(&rx{c: c, lookups: w.lookups, now: w.opts.Now()}))
-}
-
-// longestRead bounds a read of the server, because the log grows for as long as a read
-// sees an old state of the file. Every read is a page, and takes milliseconds.
-const longestRead = 10 * time.Second
-
-// readFault passes on the error of a read, and stops the store if it is fatal.
-func (w *writer) readFault(err error) error {
-	switch {
-	case err == nil:
-	case errors.Is(err, sqlite.ErrTooLong):
-		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time", RetryAfter: time.Second, Cause: err}
-	case sqlite.IsFatal(err):
-		w.fail(err)
-	}
-	return err
-}
-
-func errShuttingDown() error {
-	e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
-	e.RetryAfter = time.Second
-	return e
-}
-
-// errNoRoom refuses any write, and errDiskFull messages.
-func errNoRoom(cause error) error {
-	return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: cause}
-}
-
-func errDiskFull() error {
-	return relay.Errorf(relay.DiskFull, "the disk is full, or nearly so; messages are refused until there is space")
-}

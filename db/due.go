@@ -44,9 +44,9 @@ func newOverdue(w *writer) dueTimes {
 	}}
 }
 
-func newReturns(w *writer) dueTimes {
+func newReturns(w *writer, maxAttempts int) dueTimes {
 	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(nextDue, error)) job {
-		return taskOf(w.table, &relay.EndAttempts{At: now, MaxAttempts: w.opts.MaxAttempts}, done)
+		return taskOf(w.table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
 	}}
 }
 

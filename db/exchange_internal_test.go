@@ -53,7 +53,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	count := taskOf(d.w.table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Most: 1}, func(bool, error) {})
 	err := d.wait(chored(func(t2 *tx) error {
 		for _, id := range ids[1:] {
-			t2.w.learning.brought = append(t2.w.learning.brought, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
+			d.learning.brought = append(d.learning.brought, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
 		}
 		return count.apply(t2)
 	}))
@@ -68,7 +68,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 			if tried++; tried > 1 {
 				return nil
 			}
-			return t2.w.learning.dropExchanges(t2, ids[2], false)
+			return d.learning.dropExchanges(t2, ids[2], false)
 		},
 		func(t2 *tx) error { return count.apply(t2) },
 		func(*tx) error { return errors.New("a fault") },

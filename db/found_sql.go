@@ -27,7 +27,7 @@ func (f *found) size() int { return len(soughtWords(f.words)) + 8*len(f.listed) 
 // sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
 // reading is none, too, because a message must not fail for it.
 func (l *learning) soughtBy(m *relay.SendMessage) []string {
-	if m.SearchID == "" || m.To.IsCrew() || l.w.opts.LearnHalfLife == 0 {
+	if m.SearchID == "" || m.To.IsCrew() || l.halfLife == 0 {
 		return nil
 	}
 	sender := l.directory.keys.mechaOf(m.Key)

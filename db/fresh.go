@@ -2,52 +2,10 @@ package db
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"relay/db/relay"
 )
-
-// A reach tells other goroutines up to which position a copy has applied its log.
-type reach struct {
-	mu    sync.Mutex
-	last  relay.Position // as committed
-	moved chan struct{}  // closed when last grows; nil: nobody waits
-}
-
-// move moves the reach forward, after a commit.
-func (r *reach) move(to relay.Position) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = to
-	if r.moved != nil {
-		close(r.moved)
-		r.moved = nil
-	}
-}
-
-// look gives the position, and a channel that is closed when it grows.
-func (r *reach) look() (last relay.Position, moved <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.moved == nil {
-		r.moved = make(chan struct{})
-	}
-	return r.last, r.moved
-}
-
-// MayBeStale reports whether Fresh may be false at some time: this is a node among several. Safe
-// for concurrent use.
-func (d *DB) MayBeStale() bool { return d.w.opts.Fresh != nil }
-
-// Fresh reports whether reads are answered. It is false while this node of a log cannot tell
-// what the others have written in the last two seconds: it might show what a revoked key may
-// no longer see. Without a log it is true. Safe for concurrent use.
-func (d *DB) Fresh() bool { return d.w.checkFresh() == nil }
-
-// CheckFresh returns the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
-// use.
-func (d *DB) CheckFresh() error { return d.w.checkFresh() }
 
 func (w *writer) checkFresh() error {
 	if w.opts.Fresh == nil || w.opts.Fresh() {
@@ -89,24 +47,6 @@ func (w *writer) awaitQuery(ctx context.Context, q relay.HistoryQuery) error {
 	before, _ := w.ids.MessagePosition(q.Before)
 	first, _ := w.ids.ConversationPosition(q.Conversation)
 	return w.log.Await(ctx, max(after, before, first))
-}
-
-// UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
-// relay.UseNonce). Without a log it does nothing, because Claim has done so. Errors:
-// NonceReused, UnknownKey, KeyRevoked, KeyExpired, and those of every write. Safe for
-// concurrent use.
-func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
-	if d.w.log == nil {
-		return nil
-	}
-	_, err := do[none](d.w, &relay.UseNonce{At: d.w.opts.Now(), Key: k.Number, Nonce: nonce})
-	return err
-}
-
-// useNonce writes nothing itself: the entry keeps the nonce (replica.go).
-func (t *tx) useNonce(u *relay.UseNonce) (none, error) {
-	_, err := t.w.directory.caller(t, u.Key)
-	return none{}, err
 }
 
 // awaitNodes waits, after a write that decides which keys work, until each node has applied

@@ -84,27 +84,6 @@ func (w *writer) queueFor(j job) {
 // none is the outcome of writes that have no answer.
 type none struct{}
 
-// Apply queues a write of any kind, unchanged, and returns its outcome once it is
-// durable: relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, Pruned,
-// PrunedUnused, that of its own write for Act, nil for the other kinds. It is for complete
-// writes, such as those that relay.ReadWrite reads.
-// Send and the methods beside it first complete the writes of clients. The same writes
-// in the same order make the same store. Errors: those of the method for that write.
-// Safe for concurrent use.
-func (d *DB) Apply(write relay.Write) (outcome any, err error) {
-	ended := make(chan struct{})
-	j, err := d.w.table.jobOf(write, func(o any, failed error) {
-		outcome, err = o, failed
-		close(ended)
-	})
-	if err != nil {
-		return nil, err
-	}
-	d.w.queueFor(j)
-	<-ended
-	return outcome, err
-}
-
 // A chore is a change that is local to this process: notes, answers to searches. It
 // has no place in the shared order, and other copies of the store do not have it.
 type chore interface {

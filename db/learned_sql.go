@@ -66,19 +66,6 @@ func (l *learning) setLearning(t *tx, id relay.MechaNumber, off bool, at time.Ti
 	return t.c.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
 }
 
-// erasing runs f so that SQLite overwrites what f removes, also where whole pages become free.
-// That costs writes, so it is not for every job.
-func (t *tx) erasing(f func() error) error {
-	if _, err := t.c.Row(nil, "PRAGMA secure_delete = ON"); err != nil {
-		return err
-	}
-	err := f()
-	if _, off := t.c.Row(nil, "PRAGMA secure_delete = FAST"); err == nil {
-		err = off
-	}
-	return err
-}
-
 // ForgetLearned removes what completed exchanges have taught about a Mecha, and returns once
 // that is durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write.
 // Safe for concurrent use.
@@ -110,10 +97,10 @@ const learnedAtOnce = 20_000
 // are no more. Without Options.LearnHalfLife there are none. The search index follows by it,
 // woken by OnEntries. Safe for concurrent use.
 func (l *learning) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
-	if l.w.opts.LearnHalfLife == 0 {
+	if l.halfLife == 0 {
 		return nil, nil
 	}
-	return get(ctx, l.w.as(0).scan, func(x *rx) ([]relay.Learned, error) { return learned(x, after, limit, l.w.opts.LearnHalfLife) })
+	return get(ctx, l.w.as(0).scan, func(x *rx) ([]relay.Learned, error) { return learned(x, after, limit, l.halfLife) })
 }
 
 func learned(x *rx, after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {

@@ -14,6 +14,7 @@ type learning struct {
 	w           *writer
 	dictionary  *dictionary
 	directory   *directory
+	halfLife    time.Duration // 0: nothing is learned
 	counts      counts
 	searches    searchCleaner
 	searchWords searchCleaner
@@ -24,9 +25,12 @@ type learning struct {
 	found *cache.Cache[relay.SearchID, *found]
 }
 
-func newLearning(w *writer) *learning {
+func newLearning(w *writer, halfLife time.Duration) *learning {
 	// The cleaners begin at once with what has expired before the start.
-	return &learning{w: w, found: cache.New[relay.SearchID, *found](cacheBytes), counts: counts{w: w}, searches: searchCleaner{w: w, what: searchAnswers, next: 1}, searchWords: searchCleaner{w: w, what: searchWords, next: 1}}
+	l := &learning{w: w, found: cache.New[relay.SearchID, *found](cacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
+	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
+	l.searchWords = searchCleaner{room: l, w: w, what: searchWords, next: 1}
+	return l
 }
 
 func (l *learning) start() error { return l.counts.start() }

@@ -23,7 +23,9 @@ type mailbox struct {
 }
 
 func newMailbox(w *writer) *mailbox {
-	return &mailbox{w: w, segments: segmentWriter{w: w, index: w.lookups.late}, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
+	m := &mailbox{w: w, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
+	m.segments = segmentWriter{box: m, w: w, index: w.lookups.late}
+	return m
 }
 
 func (m *mailbox) Begin(*tx) {
@@ -47,4 +49,18 @@ func (m *mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 		n, ok = m.pending[id]
 	}
 	return n, ok
+}
+
+// Unindexed tells how many messages the mailbox tables lack (mailbox.go). Safe for
+// concurrent use.
+func (m *mailbox) Unindexed() (messages int) {
+	l := m.w.lookups.late
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range []*segment{l.indexing, l.collecting} {
+		if s != nil {
+			messages += s.count
+		}
+	}
+	return messages
 }

@@ -163,6 +163,7 @@ func (room *mailbox) markDone(t *tx, m *relay.Message) error {
 // transaction. Those of a transaction are neighbours in one table, because each table that a
 // transaction inserts into costs it a page at each end of the rows, and the one above them.
 type segmentWriter struct {
+	box   *mailbox
 	w     *writer
 	index *lateIndex
 	rest  []tableRows             // the rows of the segment that are still to be inserted, one table after the other; none is empty
@@ -221,12 +222,12 @@ func (s *segmentWriter) board(t *tx) error {
 	s.tried = 0
 	if len(s.rest) > 0 {
 		n := len(s.rest[0].rows)
-		s.due += rowsPerMessage * len(t.w.mailbox.inserted)
+		s.due += rowsPerMessage * len(s.box.inserted)
 		if s.due >= min(leastRows, n) {
 			s.tried = min(s.due, n)
 		}
 	}
-	s.index.expect(t.w.mailbox.inserted)
+	s.index.expect(s.box.inserted)
 	return s.insert(t)
 }
 
@@ -235,7 +236,7 @@ func (s *segmentWriter) insert(t *tx) error {
 		return nil
 	}
 	first := s.rest[0]
-	if err := first.insert(t.c, s.without(t.w.mailbox.removed, first.rows[:s.tried])); err != nil {
+	if err := first.insert(t.c, s.without(s.box.removed, first.rows[:s.tried])); err != nil {
 		return err
 	}
 	if len(s.rest) > 1 || s.tried < len(first.rows) {
@@ -315,8 +316,8 @@ func (s *segmentWriter) arrived(t *tx) {
 	if s.index.collecting == nil {
 		return
 	}
-	s.index.collect(t.w.mailbox.settled, t.w.mailbox.removed)
-	for _, m := range t.w.mailbox.removed {
+	s.index.collect(s.box.settled, s.box.removed)
+	for _, m := range s.box.removed {
 		if len(s.rest) > 0 && m.position <= s.upto {
 			if s.gone == nil {
 				s.gone = map[relay.Position]bool{}

@@ -1,11 +1,9 @@
 package db
 
 import (
-	"os"
 	"sync/atomic"
 	"time"
 
-	"relay/db/internal/sqlite"
 	"relay/db/measure"
 	"relay/db/relay"
 )
@@ -52,9 +50,6 @@ func newMeasures() *Measures {
 	}
 }
 
-// Measures gives the counts of this store. Safe for concurrent use.
-func (d *DB) Measures() *Measures { return d.w.measures }
-
 // began measures the writes of a transaction that begins now, by the store's clock.
 func (m *Measures) began(ops []op, now time.Time) {
 	m.Writes.ObserveSize(len(ops))
@@ -95,60 +90,9 @@ func changes(ops []op) bool {
 	return false
 }
 
-// Written tells how many writes and chores the store has taken into transactions since it was
-// opened. Safe for concurrent use.
-func (d *DB) Written() uint64 { return uint64(d.w.measures.Writes.Snapshot().Sum) }
-
-// Queue tells how many writes and chores wait for the writer, and for how long the
-// oldest of the writes has waited. Safe for concurrent use.
-func (d *DB) Queue() (length int, oldest time.Duration) {
-	now := d.w.opts.Now()
-	if d.w.log != nil {
-		n, at := d.w.log.Waiting()
-		if length = n; n > 0 {
-			oldest = max(now.Sub(at), 0)
-		}
-	}
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	for _, o := range d.w.queue.Items() {
-		if w := o.job.shared(); w != nil {
-			oldest = max(now.Sub(w.When()), 0)
-			break
-		}
-	}
-	return length + len(d.w.queue.Items()), oldest
-}
-
-// Unindexed tells how many messages the mailbox tables lack (mailbox.go). Safe for
-// concurrent use.
-func (m *mailbox) Unindexed() (messages int) {
-	l := m.w.lookups.late
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, s := range []*segment{l.indexing, l.collecting} {
-		if s != nil {
-			messages += s.count
-		}
-	}
-	return messages
-}
-
 // Space is what the store takes on its disk, in bytes.
 type Space struct {
 	File     int64 // the database
 	Log      int64 // its write-ahead log
 	DiskFree int64 // what is left to an ordinary user; -1 if the file system does not tell
-}
-
-// Space measures the files. Safe for concurrent use.
-func (d *DB) Space() Space {
-	s := Space{Log: sqlite.LogSize(d.w.path), DiskFree: -1}
-	if info, err := os.Stat(d.w.path); err == nil {
-		s.File = info.Size()
-	}
-	if free, err := sqlite.FreeDisk(d.w.disk.folder); err == nil {
-		s.DiskFree = free
-	}
-	return s
 }

@@ -189,3 +189,9 @@ func (d *directory) Forget() {
 func (d *directory) Due(now time.Time) bool { return d.keyUse.Due(now) }
 func (d *directory) Do(now time.Time)       { d.keyUse.Do(now) }
 func (d *directory) Flush()                 { d.keyUse.flush() }
+
+// useNonce writes nothing itself: the entry of the log keeps the nonce.
+func (d *directory) useNonce(t *tx, u *relay.UseNonce) (none, error) {
+	_, err := d.caller(t, u.Key)
+	return none{}, err
+}

@@ -27,6 +27,8 @@ const (
 // written yet.
 type replays struct {
 	quiet
+	limit  int64         // remembered nonces; 0: no limit
+	skew   time.Duration // how far the timestamp of a request may be off
 	w      *writer
 	used   *Nonces        // in memory, and in the ring beside the file
 	after  relay.Position // the page has the nonces of all committed writes after this position
@@ -43,13 +45,15 @@ type replays struct {
 // Board adds the nonces of the transaction to the page. If the page is full or old
 // before that, Board writes it in this transaction. So a written page covers only
 // earlier commits.
-func newReplays(w *writer) *replays {
-	used := newNonces(w.opts.MaxNonces, w.opts.Now())
-	if w.opts.passed != nil {
-		began := w.opts.passed()
-		used.elapsed = func(time.Time) time.Duration { return w.opts.passed() - began }
+// newReplays makes the room. passed is for tests: the time that has passed, for which the clock
+// is not used; nil: the clock's.
+func newReplays(w *writer, limit int64, skew time.Duration, passed func() time.Duration) *replays {
+	used := newNonces(limit, w.opts.Now())
+	if passed != nil {
+		began := passed()
+		used.elapsed = func(time.Time) time.Duration { return passed() - began }
 	}
-	return &replays{w: w, used: used}
+	return &replays{w: w, limit: limit, skew: skew, used: used}
 }
 
 func (p *replays) Begin(*tx) { p.brought = p.brought[:0] }
@@ -88,7 +92,7 @@ func (p *replays) Arrived(*tx) { p.open = false }
 
 // restart begins an empty page.
 func (p *replays) restart(after relay.Position) {
-	*p = replays{w: p.w, used: p.used, after: after, nonces: p.nonces[:0], brought: p.brought}
+	*p = replays{w: p.w, used: p.used, limit: p.limit, skew: p.skew, after: after, nonces: p.nonces[:0], brought: p.brought}
 }
 
 // write writes the page and deletes pages that are too old to be of use.
@@ -103,30 +107,19 @@ func (p *replays) write(t *tx, now time.Time) error {
 	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
-// nonceOf returns the nonce that a job uses up; 0 if it has none.
-func (all *table) nonceOf(j job) relay.NonceHash {
-	if c, ok := j.(*choreJob); ok {
-		if s, ok := c.chore.(*SaveSearch); ok {
-			return s.Nonce
-		}
-		return 0
-	}
-	_, n := all.caller(j.shared())
-	return n
-}
-
 const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
 
-// restoreNonces reads the nonces that could still be replayed from the ring. If the ring may
-// lack some, restoreNonces also reads the nonces of the committed writes.
-func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
-	w.replays.restart(w.last)
+// restore reads the nonces that could still be replayed from the ring. If the ring may lack
+// some, restore also reads the nonces of the committed writes.
+func (p *replays) restore(now time.Time) error {
+	nonces := p.used
+	p.restart(p.w.last)
 	found := &foundNonces{}
-	if err := w.openRing(nonces, found); err != nil {
+	if err := p.openRing(nonces, found); err != nil {
 		return err
 	}
-	if window := w.nonceWindow(); nonces.past.Began-nonces.past.Since < window {
-		if err := w.readNonces(found, now, window); err != nil {
+	if window := p.nonceWindow(); nonces.past.Began-nonces.past.Since < window {
+		if err := p.readNonces(found, now, window); err != nil {
 			return err
 		}
 	}
@@ -137,29 +130,29 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 // nonceWindow gives for how long after the commit the nonce of a write must be refused. The
 // timestamp of the request may have been ahead of the commit, by the clock skew that was
 // allowed at that time.
-func (w *writer) nonceWindow() time.Duration { return w.opts.ClockSkew + relay.MaxClockSkew }
+func (p *replays) nonceWindow() time.Duration { return p.skew + relay.MaxClockSkew }
 
 // openRing opens the ring beside the file. If that fails, the server goes on without a
 // ring, and the next start refuses the requests that were signed before it.
-func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
-	last, this, unused, err := w.markStart()
+func (p *replays) openRing(nonces *Nonces, found *foundNonces) error {
+	last, this, unused, err := p.markStart()
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(w.path)
+	real, err := filepath.EvalSymlinks(p.w.path)
 	if err != nil {
 		return err
 	}
 	nonces.ring, nonces.past, err = ring.Open(real+ring.Suffix, ring.Options{
-		Store: uint64(w.ids.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
-		Skew: w.opts.ClockSkew, Most: 2 * w.opts.MaxNonces, Logger: w.opts.Logger,
+		Store: uint64(p.w.ids.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
+		Skew: p.skew, Most: 2 * p.limit, Logger: p.w.opts.Logger,
 		Found: found.addSegment,
 	})
 	if err != nil {
-		w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
+		p.w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
 	}
 	if !nonces.past.Whole {
-		w.opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
+		p.w.opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
 	}
 	return nil
 }
@@ -167,26 +160,26 @@ func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
 // markStart writes a new mark of a start into the file, and returns it with the mark of the
 // start before. unused says that no server has started on the file yet. On a full disk,
 // both are the mark that the file has.
-func (w *writer) markStart() (last, this ring.Mark, unused bool, err error) {
+func (p *replays) markStart() (last, this ring.Mark, unused bool, err error) {
 	var text []byte
-	known, err := w.c.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
+	known, err := p.w.c.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
 	if err != nil {
 		return last, this, false, err
 	}
 	copy(last[:], text)
-	if w.cramped {
+	if p.w.cramped {
 		return last, last, false, nil
 	}
 	unused = known && len(text) == 0
 	rand.Read(this[:]) // never fails (crypto/rand)
-	if err = w.c.BeginWrite(); err != nil {
+	if err = p.w.c.BeginWrite(); err != nil {
 		return last, this, unused, err
 	}
-	if err = w.c.Exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('start', ?)", this[:]); err == nil {
-		err = w.c.Commit()
+	if err = p.w.c.Exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('start', ?)", this[:]); err == nil {
+		err = p.w.c.Commit()
 	}
 	if err != nil {
-		w.c.Rollback()
+		p.w.c.Rollback()
 	}
 	if err != nil && sqlite.IsDiskFull(err) && !unused {
 		return last, last, false, nil
@@ -196,27 +189,27 @@ func (w *writer) markStart() (last, this ring.Mark, unused bool, err error) {
 
 // readNonces reads the nonces of the committed writes that could still be replayed, the
 // newest first.
-func (w *writer) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
+func (p *replays) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
 	// Count back from the last commit. The clock may be ahead now, and be set right later.
-	if last := w.last.Time(); last.Before(now) {
+	if last := p.w.last.Time(); last.Before(now) {
 		now = last
 	}
 	from := relay.PositionAt(now.Add(-window))
 	rows := &writeNonces{foundNonces: found, now: now, window: window}
-	gaps, err := w.readNoncePages(rows, from)
+	gaps, err := p.readNoncePages(rows, from)
 	if err != nil {
 		return err
 	}
 	most := found.count + maxRestored
 	for _, gap := range gaps {
-		if err := w.readNonceRows(rows, gap, most, "message", "receipt", "kept_nonce"); err != nil {
+		if err := p.readNonceRows(rows, gap, most, "message", "receipt", "kept_nonce"); err != nil {
 			return err
 		}
 	}
 	// The rows of searches have local positions, which no page covers, so they are always
 	// read. Pages have the nonces of searches, too, because newer searches delete the rows
 	// of older ones.
-	return w.readNonceRows(rows, nonceRange{from - 1, math.MaxInt64}, most, "search")
+	return p.readNonceRows(rows, nonceRange{from - 1, math.MaxInt64}, most, "search")
 }
 
 // writeNonces is foundNonces for nonces whose commit has a position.
@@ -243,9 +236,9 @@ type nonceRange struct{ after, upto relay.Position }
 
 // readNoncePages reads the pages from a position on, and returns the ranges that they
 // do not cover.
-func (w *writer) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
-	upto, most := w.last, found.count+maxRestored
-	r := w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
+func (p *replays) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
+	upto, most := p.w.last, found.count+maxRestored
+	r := p.w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
 	for found.count < most && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
@@ -265,10 +258,10 @@ func (w *writer) readNoncePages(found *writeNonces, from relay.Position) (gaps [
 
 // readNonceRows reads the nonces of a range from the rows of tables, until found has
 // most nonces.
-func (w *writer) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
+func (p *replays) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
-		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
+		r := p.w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.Next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))
@@ -280,3 +273,17 @@ func (w *writer) readNonceRows(found *writeNonces, gap nonceRange, most int, tab
 	}
 	return nil
 }
+
+// Claim remembers that a key used a nonce, in a request with the given timestamp, and
+// returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
+// before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
+// for concurrent use.
+func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
+	h := relay.NonceHash(p.w.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
+	return h, p.used.Claim(h, p.w.opts.Now(), timestamp.Add(p.skew))
+}
+
+// EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).
+// It is the time of the last start that may have lost nonces, or long ago if there was
+// none. Safe for concurrent use.
+func (p *replays) EarliestTimestamp(now time.Time) time.Time { return p.used.Earliest(now) }

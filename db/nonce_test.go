@@ -159,11 +159,11 @@ func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 }
 
 // failedCommit is a chore that leaves the nonces as a failed COMMIT does.
-type failedCommit struct{}
+type failedCommit struct{ *replays }
 
 func (failedCommit) size() int { return 0 }
-func (failedCommit) apply(t *tx) error {
-	t.w.replays.open, t.w.replays.tried = true, t.last
+func (f failedCommit) apply(t *tx) error {
+	f.open, f.tried = true, t.last
 	return nil
 }
 
@@ -171,7 +171,7 @@ func TestNoPageCoversATransactionThatFailed(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 2*fewNonces)
-	if err := s.wait(failedCommit{}); err != nil {
+	if err := s.wait(failedCommit{s.replays}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := s.Latest(t.Context())

@@ -31,8 +31,8 @@ type progress struct {
 	spent     int                                  // messages that the relay gave up
 }
 
-func newProgress(w *writer) *progress {
-	return &progress{w: w, expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w), pushes: pushNotes{w: w},
+func newProgress(w *writer, maxAttempts int) *progress {
+	return &progress{w: w, expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
 		claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
 }
 

@@ -34,7 +34,7 @@ func (r *retention) pruneMessages(t *tx, p *relay.PruneMessages) (out relay.Prun
 	if err != nil {
 		return out, err
 	}
-	d := demolition{t: t, at: p.At}
+	d := demolition{retention: r, t: t, at: p.At}
 	for _, m := range all {
 		if d.rows >= pruneRows || out.Bytes >= pruneBytes {
 			more = true
@@ -106,6 +106,7 @@ func stays(x *rx, m doomed, at time.Time) (bool, error) {
 // A demolition collects what belongs to the messages that a write removes, and then
 // deletes the rows of each table together.
 type demolition struct {
+	*retention
 	t        *tx
 	at       time.Time
 	rows     int
@@ -144,8 +145,8 @@ func (d *demolition) take(m doomed) error {
 		return nil
 	}
 	d.opened = append(d.opened, m.indexedMessage)
-	d.t.w.mailbox.addPending(d.t, m.recipient, -1)
-	d.t.w.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
+	d.mailbox.addPending(d.t, m.recipient, -1)
+	d.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
 		Sender: m.sender, Recipient: m.recipient, State: m.state})
 	return nil
 }
@@ -165,7 +166,7 @@ func (d *demolition) finish() error {
 		return nil
 	}
 	t := d.t
-	if err := t.w.replays.dropNonces(t, d.at); err != nil {
+	if err := d.replays.dropNonces(t, d.at); err != nil {
 		return err
 	}
 	position := func(m indexedMessage) relay.Position { return m.position }
@@ -191,13 +192,13 @@ func (d *demolition) finish() error {
 			return err
 		}
 	}
-	if err := t.w.mailbox.unlist(t, d.messages); err != nil {
+	if err := d.mailbox.unlist(t, d.messages); err != nil {
 		return err
 	}
-	if err := t.w.sending.leaveConversations(t, d.messages); err != nil {
+	if err := d.sending.leaveConversations(t, d.messages); err != nil {
 		return err
 	}
-	return t.w.retention.keepLast(t, t.last)
+	return d.keepLast(t, t.last)
 }
 
 // keepLast keeps the last position in the settings, because the rows that had it may go.

@@ -304,8 +304,8 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			l := d.w.learning
-			d.w.tasks = slices.DeleteFunc(d.w.tasks, func(b background) bool { return b == d.w.progress || b == l })
+			l := d.learning
+			d.w.tasks = slices.DeleteFunc(d.w.tasks, func(b background) bool { return b == d.progress || b == l })
 			d.w.tasks = append(d.w.tasks, &l.searches, &l.searchWords)
 		}
 	})

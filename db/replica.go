@@ -3,6 +3,7 @@ package db
 import (
 	"hash/fnv"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -209,4 +210,32 @@ func (r *replica) inOrder() []origin {
 	}
 	slices.SortFunc(all, func(a, b origin) int { return slices.Compare(a[:], b[:]) })
 	return all
+}
+
+// A reach tells other goroutines up to which position a copy has applied its log.
+type reach struct {
+	mu    sync.Mutex
+	last  relay.Position // as committed
+	moved chan struct{}  // closed when last grows; nil: nobody waits
+}
+
+// move moves the reach forward, after a commit.
+func (r *reach) move(to relay.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = to
+	if r.moved != nil {
+		close(r.moved)
+		r.moved = nil
+	}
+}
+
+// look gives the position, and a channel that is closed when it grows.
+func (r *reach) look() (last relay.Position, moved <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.moved == nil {
+		r.moved = make(chan struct{})
+	}
+	return r.last, r.moved
 }

@@ -166,7 +166,7 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
 	p := newProposer(nil, nil, file.LogID{})
 	add := func(payload int) {
-		j, err := newTable(nouns{}).jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
+		j, err := newTable(nouns{}, nil).jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
 			err = p.queue.Add(0, j.size(), op{job: &proposal{job: j}})
 		}

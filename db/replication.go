@@ -30,20 +30,20 @@ func (d *DB) openLog() error {
 	switch {
 	case err != nil:
 		return err
-	case d.w.opts.Log == nil && follows && !d.w.opts.Serve:
+	case d.opts.Log == nil && follows && !d.w.opts.Serve:
 		w.log = &handover{w: w, admin: admin.NewClient(d.w.path, adminGreeting(d.w.ids))}
 		return nil
-	case d.w.opts.Log == nil && follows:
+	case d.opts.Log == nil && follows:
 		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.w.path)
-	case d.w.opts.Log == nil:
+	case d.opts.Log == nil:
 		return nil
 	case !d.w.opts.Serve:
 		return errors.New("only a server can follow a log")
-	case follows && d.w.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
+	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
 		return fmt.Errorf("%s follows a log already", d.w.path)
 	case follows && at.Version > newestRules:
 		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.w.path, at.Version, newestRules)
-	case !follows && !d.w.opts.FoundLog:
+	case !follows && !d.opts.FoundLog:
 		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.w.path)
 	case !follows:
 		if at, err = w.foundLog(); err != nil {
@@ -51,6 +51,7 @@ func (d *DB) openLog() error {
 		}
 	}
 	l := &replication{db: d, w: w}
+	add(w.table, kind[*relay.Activate, none]{decide: l.activate, silent: true})
 	if l.replica, err = newReplica(w, at); err != nil {
 		return err
 	}
@@ -60,11 +61,11 @@ func (d *DB) openLog() error {
 	w.last, w.ordered = at.Last, true
 	w.log = l
 	w.add(l.replica)
-	w.add(&activation{w: w, replica: l.replica})
-	l.propose = newProposer(w, d.w.opts.Log, at.Log)
+	w.add(&activation{w: w, replica: l.replica, common: d.opts.CommonRules})
+	l.propose = newProposer(w, d.opts.Log, at.Log)
 	l.propose.refusal, l.propose.fresh = l.refusal, d.w.opts.Fresh
 	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
-	l.follow = newFollower(l, d.w.opts.Log, at.Applied)
+	l.follow = newFollower(l, d.opts.Log, at.Applied)
 	l.admin, err = admin.Listen(d.w.path, adminGreeting(d.w.ids))
 	return err
 }
@@ -91,7 +92,7 @@ func (l *replication) Stop() {
 		cancel()
 	}
 	settled := make(chan struct{})
-	l.w.finishLater(&choreJob{done: func(error) { l.w.retention.end(settled) }}, nil) // on the writer's goroutine
+	l.w.finishLater(&choreJob{done: func(error) { l.db.retention.end(settled) }}, nil) // on the writer's goroutine
 	select {
 	case <-settled:
 	case <-moment.Done():
@@ -105,7 +106,7 @@ func (l *replication) Close() { l.admin.Close() }
 
 // Keeps is false also while this node cannot apply entries.
 func (l *replication) Keeps() bool {
-	return l.refusal() == nil && (l.w.opts.KeepsLog == nil || l.w.opts.KeepsLog())
+	return l.refusal() == nil && (l.db.opts.KeepsLog == nil || l.db.opts.KeepsLog())
 }
 
 // refusal is the error for a write that this node could not apply if the log had it; nil if it

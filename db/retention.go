@@ -46,6 +46,7 @@ type retention struct {
 	progress   *progress
 	replays    *replays
 	sending    *sending
+	keep       time.Duration                     // the age at which messages are removed; 0: never
 	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	trust      trust
 	passes     []*pass
@@ -99,11 +100,11 @@ type asked struct {
 	ended bool
 }
 
-func newRetention(w *writer, running func(time.Time) time.Duration) *retention {
-	r := &retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, readsAsked: true}
-	r.walk(w.opts.Retention, false)
-	r.walk(w.opts.KeepExpired, true)
-	if r.emptyFor = w.opts.Retention; r.emptyFor == 0 {
+func newRetention(w *writer, keep, keepExpired time.Duration, running func(time.Time) time.Duration) *retention {
+	r := &retention{w: w, keep: keep, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, readsAsked: true}
+	r.walk(keep, false)
+	r.walk(keepExpired, true)
+	if r.emptyFor = keep; r.emptyFor == 0 {
 		r.emptyFor = emptyForKeeper
 	}
 	return r
@@ -261,7 +262,7 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 		}
 		due = false
 	}
-	if r.w.opts.Retention > 0 {
+	if r.keep > 0 {
 		r.pushes = relay.PositionAt(r.passes[0].end(now))
 	}
 	if keeps && running >= r.nextUnused {

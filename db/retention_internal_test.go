@@ -352,12 +352,15 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 }
 
 // retentionState is a chore that looks whether the removal has nothing left to do.
-type retentionState struct{ idle bool }
+type retentionState struct {
+	*retention
+	idle bool
+}
 
 func (s *retentionState) size() int { return 0 }
 
 func (s *retentionState) apply(t *tx) error {
-	r := t.w.retention
+	r := s.retention
 	s.idle = r.running(t.w.opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil
 	for _, p := range r.passes {
 		s.idle = s.idle && p.target.IsZero()
@@ -369,7 +372,7 @@ func (s *retentionState) apply(t *tx) error {
 func mustRun(t *testing.T, d *DB) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		s, done := &retentionState{}, make(chan error, 1)
+		s, done := &retentionState{retention: d.retention}, make(chan error, 1)
 		d.w.submit(s, 0, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)

@@ -46,33 +46,3 @@ func (quiet) Forget()            {}
 func (quiet) Flush()             {}
 func (quiet) Due(time.Time) bool { return false }
 func (quiet) Do(time.Time)       {}
-
-// nouns has the rooms by their names, for each other.
-type nouns struct {
-	*dictionary
-	*mailbox
-	*replays
-	*directory
-	*learning
-	*messages
-	*progress
-	*sending
-	*retention
-}
-
-// newRooms makes the rooms of a store. Later ones may use earlier ones.
-func newRooms(w *writer) (n nouns, all []room) {
-	n.dictionary, n.mailbox, n.replays, n.directory = newDictionary(w), newMailbox(w), newReplays(w), newDirectory(w)
-	n.learning, n.messages, n.progress, n.sending = newLearning(w), &messages{w: w}, newProgress(w), &sending{w: w, members: newMembers()}
-	n.retention = newRetention(w, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
-	n.directory.dictionary, n.directory.learning, n.directory.replays = n.dictionary, n.learning, n.replays
-	n.learning.dictionary, n.learning.directory = n.dictionary, n.directory
-	p := n.progress
-	p.dictionary, p.directory, p.learning, p.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
-	s := n.sending
-	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.dictionary, n.directory, n.learning, n.mailbox, n.progress
-	r := n.retention
-	r.dictionary, r.directory, r.learning, r.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
-	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
-	return n, []room{n.progress, n.learning, n.replays, n.mailbox, n.dictionary, n.sending, n.retention, n.directory}
-}

@@ -23,6 +23,7 @@ type activation struct {
 	quiet
 	w        *writer
 	replica  *replica
+	common   func() int64 // Options.CommonRules; nil: they are not known
 	proposed bool
 	rest     time.Time // not before this, by the machine's clock
 }
@@ -31,10 +32,10 @@ type activation struct {
 // is this node's part to propose them; else 0.
 func (a *activation) ready() int64 {
 	w, r := a.w, a.replica
-	if a.proposed || w.opts.CommonRules == nil || r.knows <= r.file.Version || !w.keeps() || time.Now().Before(a.rest) {
+	if a.proposed || a.common == nil || r.knows <= r.file.Version || !w.keeps() || time.Now().Before(a.rest) {
 		return 0
 	}
-	if common := min(w.opts.CommonRules(), r.knows); common > r.file.Version {
+	if common := min(a.common(), r.knows); common > r.file.Version {
 		return common
 	}
 	return 0
@@ -57,8 +58,8 @@ func (a *activation) Do(now time.Time) {
 }
 
 // activate puts rules in force, from the next write on. Older ones never come back.
-func (t *tx) activate(a *relay.Activate) (none, error) {
-	if l, ok := t.w.log.(*replication); ok {
+func (l *replication) activate(_ *tx, a *relay.Activate) (none, error) {
+	if l != nil {
 		now := &l.replica.now
 		now.Version = max(now.Version, a.Rules)
 	}

@@ -32,7 +32,7 @@ type SaveSearch struct {
 // answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
 // for concurrent use.
 func (l *learning) SaveSearch(s *SaveSearch, done func(error)) {
-	if l.w.opts.LearnHalfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
+	if l.halfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
 		s.Words, s.Listed = nil, nil
 	}
 	if len(s.Words) > 0 {
@@ -43,12 +43,19 @@ func (l *learning) SaveSearch(s *SaveSearch, done func(error)) {
 		done(errDiskFull())
 		return
 	}
-	l.w.submit(s, s.Mecha, done)
+	l.w.submit(&savedSearch{s, l}, s.Mecha, done)
 }
 
-func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
+// savedSearch is the chore of SaveSearch.
+type savedSearch struct {
+	*SaveSearch
+	*learning
+}
 
-func (s *SaveSearch) apply(t *tx) error {
+func (s *savedSearch) size() int               { return 256 + len(s.Answer) }
+func (s *savedSearch) spends() relay.NonceHash { return s.Nonce }
+
+func (s *savedSearch) apply(t *tx) error {
 	expires := s.At.Add(relay.SearchLife).UnixMilli()
 	var listed any
 	if len(s.Words) > 0 {
@@ -60,11 +67,11 @@ func (s *SaveSearch) apply(t *tx) error {
 	if err != nil {
 		return err
 	}
-	t.w.learning.searches.expect(expires)
+	s.searches.expect(expires)
 	if len(s.Words) > 0 {
-		t.w.learning.searchWords.expect(expires)
+		s.searchWords.expect(expires)
 	}
-	return t.w.learning.trimSearches(t, s.Mecha)
+	return s.trimSearches(t, s.Mecha)
 }
 
 // trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
@@ -143,6 +150,7 @@ func (l *learning) emptySearches(t *tx, all []relay.Position, what searchText) e
 // Rows are in the order of their times and live equally long. So a scan that begins
 // where the last one ended finds the rows that are due first.
 type searchCleaner struct {
+	room *learning
 	w    *writer
 	what searchText
 	next int64          // when there will be work, in Unix ms; 0: there is none
@@ -172,7 +180,7 @@ func emptyFrom(expires int64) int64 {
 func (s *searchCleaner) Due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
 
 func (s *searchCleaner) Do(now time.Time) {
-	e := &emptyExpired{at: now, after: s.upto, what: s.what}
+	e := &emptyExpired{room: s.room, at: now, after: s.upto, what: s.what}
 	s.w.doNow(e, func(err error) {
 		if err != nil {
 			s.next = now.Add(emptyRetry).UnixMilli()
@@ -185,6 +193,7 @@ func (s *searchCleaner) Do(now time.Time) {
 
 // emptyExpired is the chore of searchCleaner.
 type emptyExpired struct {
+	room  *learning
 	at    time.Time
 	after relay.Position // where the scan begins
 	what  searchText
@@ -225,7 +234,7 @@ func (e *emptyExpired) apply(t *tx) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	return t.w.learning.emptySearches(t, due, e.what)
+	return e.room.emptySearches(t, due, e.what)
 }
 
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search

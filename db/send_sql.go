@@ -55,8 +55,8 @@ func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 
 // judge sets the verdicts of this machine.
 func (s *sending) judge(m *relay.SendMessage) {
-	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.disk.low.Load(), s.w.opts.MaxPending, s.w.opts.ConversationLimit
-	m.MaxBroadcast, m.MaxBroadcastBytes = s.w.opts.MaxBroadcast, maxBroadcastBytes
+	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.disk.low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
+	m.MaxBroadcast, m.MaxBroadcastBytes = s.limits.MaxBroadcast, maxBroadcastBytes
 	m.Sought = s.learning.soughtBy(m)
 }
 

@@ -1,10 +1,18 @@
 package db
 
+// Limits are those of what may be sent; 0 is no limit, but for MaxBroadcast.
+type Limits struct {
+	MaxPending        int // pending messages of one recipient
+	ConversationLimit int // messages of a conversation whose founder has set no limit
+	MaxBroadcast      int // Mechas to which a message to a crew may go; 0: such messages are refused
+}
+
 // sending is the room of what decides a send besides the recipient's mailbox: who takes part in
 // a conversation, how long it may get, and to whom a message to a crew goes.
 type sending struct {
 	quiet
 	w          *writer
+	limits     Limits
 	dictionary *dictionary
 	directory  *directory
 	learning   *learning

@@ -1,30 +1,21 @@
 package db
 
 import (
-	"time"
-
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// start reads the state of the writer, its rooms and the nonces from the file.
+// start reads the state of the writer from the file.
 func (w *writer) start() error {
 	if err := w.findLast(); err != nil {
 		return err
-	}
-	for _, r := range []interface{ start() error }{w.progress, w.learning, w.sending} {
-		if err := r.start(); err != nil {
-			return err
-		}
 	}
 	data, err := w.c.Number("PRAGMA data_version")
 	if err != nil {
 		return err
 	}
 	w.foreign.data, w.cachedAt = data, data
-	now := w.opts.Now()
-	w.directory.keyUse.wrote = now
 	if !w.opts.Serve {
 		return nil
 	}
@@ -37,16 +28,7 @@ func (w *writer) start() error {
 		}
 	}
 	w.sayAhead()
-	if err := w.mailbox.segments.start(); err != nil {
-		return err
-	}
-	if err := w.dictionary.index.start(); err != nil {
-		return err
-	}
-	if err := w.retention.start(now); err != nil {
-		return err
-	}
-	return w.restoreNonces(w.replays.used, now)
+	return nil
 }
 
 // copyLog makes what the log has durable: it copies the log into the database, or syncs
@@ -81,17 +63,3 @@ func (w *writer) findLast() error {
 	}
 	return nil
 }
-
-// Claim remembers that a key used a nonce, in a request with the given timestamp, and
-// returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
-// before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
-// for concurrent use.
-func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
-	h := relay.NonceHash(p.w.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
-	return h, p.used.Claim(h, p.w.opts.Now(), timestamp.Add(p.w.opts.ClockSkew))
-}
-
-// EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).
-// It is the time of the last start that may have lost nonces, or long ago if there was
-// none. Safe for concurrent use.
-func (p *replays) EarliestTimestamp(now time.Time) time.Time { return p.used.Earliest(now) }

@@ -9,7 +9,7 @@ import (
 // The table has a row for each kind of write, and every row for the type of its kind.
 func TestTheTableOfWritesIsWhole(t *testing.T) {
 	t.Parallel()
-	all := newTable(nouns{})
+	all := newTable(nouns{}, nil)
 	for kind := 1; kind < relay.Kinds; kind++ {
 		write := relay.NewWrite(kind)
 		r, err := all.of(write)

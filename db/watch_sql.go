@@ -261,16 +261,3 @@ func (l *lockState) waits() (since time.Time, waits bool) {
 	state := l.v.Load()
 	return time.Unix(0, state), state != noLock && state != hasLock
 }
-
-// CheckWritable returns an error of the code DatabaseLocked while another process has
-// held the write lock for more than a second, so that nothing can be written. Safe for
-// concurrent use.
-func (d *DB) CheckWritable() error {
-	since := d.w.watch.locked.Load()
-	if since == nil {
-		return nil
-	}
-	e := relay.Errorf(relay.DatabaseLocked, "another process has held the write lock of the database since %s, so nothing can be written; the relay's log names the process", relay.FormatTime(*since))
-	e.RetryAfter = time.Second
-	return e
-}

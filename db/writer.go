@@ -1,6 +1,8 @@
 package db
 
 import (
+	"context"
+	"log/slog"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -19,6 +21,28 @@ const (
 	gatherRounds = 4                      // how often the writer yields before it takes the queue
 )
 
+// storeOptions are those of Options that the writer itself needs.
+type storeOptions struct {
+	Schema      string // the text of schema.sql
+	Serve       bool
+	MinFreeDisk int64
+	LockWait    time.Duration
+	By          relay.Actor
+	Now         func() time.Time
+	Logger      *slog.Logger
+	Fatal       func(error)
+	Fresh       func() bool
+	Seen        func(ctx context.Context, number uint64) error
+}
+
+// applyLockWait has the writer's connection wait for the lock as long as LockWait says.
+func (o *storeOptions) applyLockWait(c *sqlite.Conn) error {
+	if o.LockWait == 0 {
+		return nil
+	}
+	return c.WaitForLock(o.LockWait)
+}
+
 // writer is the goroutine that changes the file, with its queue. Other goroutines use
 // the queue, the fault and ended. The fields below the queue belong to the writer's goroutine.
 type writer struct {
@@ -31,7 +55,7 @@ type writer struct {
 	ended chan struct{} // closed when run has returned
 
 	*lookups
-	opts      Options
+	opts      storeOptions
 	path      string
 	c         *sqlite.Conn
 	readers   *readerPool
@@ -60,14 +84,13 @@ type writer struct {
 
 	table   *table
 	mechaOf func(relay.KeyNumber) relay.MechaNumber // whose turn in the queue the writes of a key take
-	nouns
 	rooms   []room
 	tasks   []background // of the rooms, and the writer's own
 	idle    bool         // no job waits: what is due gets a transaction of its own
 	joining []op         // jobs that the rooms add to the next transaction
 }
 
-func newWriter(o Options, path string) *writer {
+func newWriter(o storeOptions, path string) *writer {
 	most := maxBatch
 	if !o.Serve {
 		most = commandBatch
@@ -82,13 +105,17 @@ func newWriter(o Options, path string) *writer {
 	w.transact = w.attempt
 	w.foreign = foreign{w: w, readers: w.readers}
 	w.checkpoints = newCheckpoints(w, w.readers)
-	w.nouns, w.rooms = newRooms(w)
-	w.table = newTable(w.nouns)
-	for _, r := range w.rooms {
-		w.tasks = append(w.tasks, r)
-	}
-	w.tasks = append(w.tasks, &w.foreign, &w.disk, &w.checkpoints)
+	w.tasks = []background{&w.foreign, &w.disk, &w.checkpoints}
 	return w
+}
+
+// has gives the writer its rooms, in their order, and its writes. It is called once, before the
+// writer starts.
+func (w *writer) has(rooms []room, t *table) {
+	w.table = t
+	for _, r := range rooms {
+		w.add(r)
+	}
 }
 
 // add adds a room to those that are there. Only Open may call it.

@@ -25,12 +25,12 @@ func (b block) apply(*tx) error {
 func (block) size() int { return 0 }
 
 // poison is a chore that writes something, and then fails.
-type poison struct{}
+type poison struct{ *dictionary }
 
 var errPoison = errors.New("poison")
 
-func (poison) apply(t *tx) error {
-	if _, err := t.w.dictionary.intern(t, "left behind"); err != nil {
+func (p poison) apply(t *tx) error {
+	if _, err := p.intern(t, "left behind"); err != nil {
 		return err
 	}
 	return errPoison
@@ -82,7 +82,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	for i := range n {
 		then(d.w, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
-			d.w.submit(poison{}, 0, func(err error) {
+			d.w.submit(poison{d.dictionary}, 0, func(err error) {
 				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 					t.Errorf("the poisoned write got %v", err)
 				}
@@ -170,7 +170,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) { done <- err })
 	}
-	d.w.submit(poison{}, 0, func(error) { done <- nil })
+	d.w.submit(poison{d.dictionary}, 0, func(error) { done <- nil })
 	close(b.release)
 	for range 3 {
 		if err := <-done; err != nil {

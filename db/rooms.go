@@ -1,0 +1,53 @@
+package db
+
+import "time"
+
+// nouns has the rooms by their names, for each other.
+type nouns struct {
+	*dictionary
+	*mailbox
+	*replays
+	*directory
+	*learning
+	*messages
+	*progress
+	*sending
+	*retention
+}
+
+// newRooms makes the rooms of a store. Later ones may use earlier ones.
+func newRooms(w *writer, o *Options) (n nouns, all []room) {
+	n.dictionary, n.mailbox, n.replays, n.directory = newDictionary(w), newMailbox(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
+	n.learning, n.messages, n.progress, n.sending = newLearning(w, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
+	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
+	n.directory.dictionary, n.directory.learning, n.directory.replays = n.dictionary, n.learning, n.replays
+	n.learning.dictionary, n.learning.directory = n.dictionary, n.directory
+	p := n.progress
+	p.dictionary, p.directory, p.learning, p.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
+	s := n.sending
+	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.dictionary, n.directory, n.learning, n.mailbox, n.progress
+	r := n.retention
+	r.dictionary, r.directory, r.learning, r.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
+	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
+	return n, []room{n.progress, n.learning, n.replays, n.mailbox, n.dictionary, n.sending, n.retention, n.directory}
+}
+
+// start has the writer and the rooms read their state from the file.
+func (d *DB) start() error {
+	if err := d.w.start(); err != nil {
+		return err
+	}
+	now := d.opts.Now()
+	d.directory.keyUse.wrote = now
+	starts := []func() error{d.progress.start, d.learning.start, d.sending.start}
+	if d.opts.Serve {
+		starts = append(starts, d.mailbox.segments.start, d.dictionary.index.start,
+			func() error { return d.retention.start(now) }, func() error { return d.replays.restore(now) })
+	}
+	for _, start := range starts {
+		if err := start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package db
+
+import (
+	"os"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+	"time"
+)
+
+// Measures gives the counts of this store. Safe for concurrent use.
+func (d *DB) Measures() *Measures { return d.w.measures }
+
+// Written tells how many writes and chores the store has taken into transactions since it was
+// opened. Safe for concurrent use.
+func (d *DB) Written() uint64 { return uint64(d.w.measures.Writes.Snapshot().Sum) }
+
+// Queue tells how many writes and chores wait for the writer, and for how long the
+// oldest of the writes has waited. Safe for concurrent use.
+func (d *DB) Queue() (length int, oldest time.Duration) {
+	now := d.w.opts.Now()
+	if d.w.log != nil {
+		n, at := d.w.log.Waiting()
+		if length = n; n > 0 {
+			oldest = max(now.Sub(at), 0)
+		}
+	}
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	for _, o := range d.w.queue.Items() {
+		if w := o.job.shared(); w != nil {
+			oldest = max(now.Sub(w.When()), 0)
+			break
+		}
+	}
+	return length + len(d.w.queue.Items()), oldest
+}
+
+// Space measures the files. Safe for concurrent use.
+func (d *DB) Space() Space {
+	s := Space{Log: sqlite.LogSize(d.w.path), DiskFree: -1}
+	if info, err := os.Stat(d.w.path); err == nil {
+		s.File = info.Size()
+	}
+	if free, err := sqlite.FreeDisk(d.w.disk.folder); err == nil {
+		s.DiskFree = free
+	}
+	return s
+}
+
+// CheckWritable returns an error of the code DatabaseLocked while another process has
+// held the write lock for more than a second, so that nothing can be written. Safe for
+// concurrent use.
+func (d *DB) CheckWritable() error {
+	since := d.w.watch.locked.Load()
+	if since == nil {
+		return nil
+	}
+	e := relay.Errorf(relay.DatabaseLocked, "another process has held the write lock of the database since %s, so nothing can be written; the relay's log names the process", relay.FormatTime(*since))
+	e.RetryAfter = time.Second
+	return e
+}
+
+// Act makes a write for an operator, who may be another one than that of Options.By, and notes it
+// in the audit log, in the same transaction. It returns once that is durable. The outcome is that
+// of Apply. Errors: those of the method for that write. Safe for concurrent use.
+func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
+	m, sends := write.(*relay.SendMessage)
+	if sends {
+		d.judge(m)
+	}
+	if outcome, err = d.w.act(by, write); sends {
+		err = d.suggest(err, m.To, m.Key)
+	}
+	return outcome, err
+}
+
+// Note adds a row to the audit log for an act that is not a write of its own, such as a
+// compaction, and returns once that is durable. what is one of the words of package
+// relay, detail is for people. It does nothing unless Options.By says who acts. Errors:
+// those of every write. Safe for concurrent use, but not for the writer's goroutine.
+func (d *DB) Note(what, detail string) error {
+	if d.w.opts.By == (relay.Actor{}) {
+		return nil
+	}
+	_, err := do[any](d.w, &relay.Act{At: d.w.opts.Now(), By: d.w.opts.By, What: what, Detail: detail})
+	return err
+}
+
+// Apply queues a write of any kind, unchanged, and returns its outcome once it is
+// durable: relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, Pruned,
+// PrunedUnused, that of its own write for Act, nil for the other kinds. It is for complete
+// writes, such as those that relay.ReadWrite reads.
+// Send and the methods beside it first complete the writes of clients. The same writes
+// in the same order make the same store. Errors: those of the method for that write.
+// Safe for concurrent use.
+func (d *DB) Apply(write relay.Write) (outcome any, err error) {
+	ended := make(chan struct{})
+	j, err := d.w.table.jobOf(write, func(o any, failed error) {
+		outcome, err = o, failed
+		close(ended)
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.w.queueFor(j)
+	<-ended
+	return outcome, err
+}
+
+// MayBeStale reports whether Fresh may be false at some time: this is a node among several. Safe
+// for concurrent use.
+func (d *DB) MayBeStale() bool { return d.w.opts.Fresh != nil }
+
+// Fresh reports whether reads are answered. It is false while this node of a log cannot tell
+// what the others have written in the last two seconds: it might show what a revoked key may
+// no longer see. Without a log it is true. Safe for concurrent use.
+func (d *DB) Fresh() bool { return d.w.checkFresh() == nil }
+
+// CheckFresh returns the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
+// use.
+func (d *DB) CheckFresh() error { return d.w.checkFresh() }
+
+// UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
+// relay.UseNonce). Without a log it does nothing, because Claim has done so. Errors:
+// NonceReused, UnknownKey, KeyRevoked, KeyExpired, and those of every write. Safe for
+// concurrent use.
+func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
+	if d.w.log == nil {
+		return nil
+	}
+	_, err := do[none](d.w, &relay.UseNonce{At: d.w.opts.Now(), Key: k.Number, Nonce: nonce})
+	return err
+}
