@@ -14,30 +14,62 @@ import (
 	"time"
 	"unicode"
 
-	"relay/db/scratch"
 	"relay/http/docs"
 )
 
-// markdownFiles gives what people read: the front page, its neighbours, and the pages.
-func markdownFiles(t *testing.T) []string {
+// markdownFiles returns what people read: the front page and its neighbours, the pages, and
+// what rings say of security.
+func markdownFiles(t *testing.T) (files []string) {
 	t.Helper()
-	front, err := filepath.Glob("*.md")
-	inside, err2 := filepath.Glob(pages + "*.md")
-	if err != nil || err2 != nil || len(front) < 5 || len(inside) < 12 {
-		t.Fatalf("%d files and %d pages: %v %v", len(front), len(inside), err, err2)
+	files, err := filepath.Glob("*.md")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files: %v", len(files), err)
 	}
-	return slices.Concat(front, inside)
+	for _, dir := range []string{"cmd", "http"} {
+		eachFile(t, dir, ".md", func(file string) { files = append(files, file) })
+	}
+	return files
 }
 
-// outside gives a Markdown text without its fenced blocks.
-func outside(text string) string {
-	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
+// eachFile visits the files with an ending that are in a folder or below it, but for test data.
+func eachFile(t *testing.T, dir, ending string, f func(file string)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(file string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "testdata" {
+			return filepath.SkipDir
+		}
+		if err == nil && strings.HasSuffix(file, ending) {
+			f(filepath.ToSlash(file))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
-// headingAnchors gives the anchors that a forge gives the headings of a file.
-func headingAnchors(t *testing.T, file string) map[string]bool {
+// pageFiles returns the files of the pages, by the names of the pages.
+func pageFiles(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, file := range markdownFiles(t) {
+		if name := filepath.Base(file); file != name && name != "SECURITY.md" {
+			all[strings.TrimSuffix(name, ".md")] = file
+		}
+	}
+	return all
+}
+
+var fenced, heading = regexp.MustCompile("(?ms)^```.*?^```$"), regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// outside returns a Markdown text without its fenced blocks.
+func outside(text string) string { return fenced.ReplaceAllString(text, "") }
+
+// headingAnchors returns the anchors that a forge gives the headings of a text, which is
+// outside of fenced blocks.
+func headingAnchors(text string) map[string]bool {
 	all := map[string]bool{}
-	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(outside(read(t, file)), -1) {
+	for _, h := range heading.FindAllStringSubmatch(text, -1) {
 		all[strings.Map(func(r rune) rune {
 			switch {
 			case r == ' ':
@@ -52,11 +84,35 @@ func headingAnchors(t *testing.T, file string) map[string]bool {
 }
 
 // A link between files leads to a file, and to a section of it, as a forge shows
-// them. What a server shows is the business of http/docs.
+// them, also while a ring is taken off. What a server shows is told by
+// TestNoLinkOfTheSiteIsDead.
 func TestNoLinkBetweenFilesIsDead(t *testing.T) {
-	links := 0
-	for _, file := range markdownFiles(t) {
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(outside(read(t, file)), -1) {
+	for off := range ringFolders {
+		checkLinks(t, off)
+	}
+	if links := checkLinks(t, ""); links < 60 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+// checkLinks checks the links between the files that there are without a ring, and returns
+// how many there are.
+func checkLinks(t *testing.T, off string) (links int) {
+	t.Helper()
+	gone := func(file string) bool { return off != "" && strings.HasPrefix(file, ringFolders[off]+"/") }
+	texts := map[string]string{}
+	text := func(file string) string {
+		if texts[file] == "" {
+			texts[file] = outside(docs.Present(raw(t, file), func(ring string) bool { return ring != off && docs.Has(ring) }))
+		}
+		return texts[file]
+	}
+	isPage := map[string]bool{}
+	for _, file := range pageFiles(t) {
+		isPage[file] = true
+	}
+	for _, file := range slices.DeleteFunc(markdownFiles(t), gone) {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text(file), -1) {
 			if strings.HasPrefix(m[1], "https://") {
 				continue
 			}
@@ -64,21 +120,19 @@ func TestNoLinkBetweenFilesIsDead(t *testing.T) {
 			to, anchor, _ := strings.Cut(m[1], "#")
 			path := file
 			if to != "" {
-				path = filepath.Join(filepath.Dir(file), to)
+				path = filepath.ToSlash(filepath.Join(filepath.Dir(file), to))
 			}
-			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s: the link %s leads to no file", file, m[1])
-			} else if anchor != "" && !headingAnchors(t, path)[anchor] {
-				t.Errorf("%s: the link %s leads to no section", file, m[1])
+			if _, err := os.Stat(path); err != nil || gone(path) {
+				t.Errorf("%s: without ring %q the link %s leads to no file", file, off, m[1])
+			} else if anchor != "" && !headingAnchors(text(path))[anchor] {
+				t.Errorf("%s: without ring %q the link %s leads to no section", file, off, m[1])
 			}
-			if strings.HasPrefix(file, pages) && strings.Contains(to, "/") {
+			if isPage[file] && to != "" && !isPage[path] && filepath.Ext(to) != ".png" {
 				t.Errorf("%s: the link %s leads out of the pages, where a server has nothing", file, m[1])
 			}
 		}
 	}
-	if links < 60 {
-		t.Errorf("only %d links were found", links)
-	}
+	return links
 }
 
 // The README is a front page: short, and leads to every page.
@@ -87,8 +141,9 @@ func TestREADMEIsAFrontPage(t *testing.T) {
 	if n := strings.Count(text, "\n"); n > 160 {
 		t.Errorf("README.md has %d lines", n)
 	}
+	files := pageFiles(t)
 	for _, p := range docs.Pages() {
-		if row := "| [" + p.Name + "](" + pages + p.Name + ".md) | " + p.About + " |\n"; !strings.Contains(text, row) {
+		if row := "| [" + p.Name + "](" + files[p.Name] + ") | " + p.About + " |\n"; !strings.Contains(text, row) {
 			t.Errorf("README.md has no row %s", row)
 		}
 	}
@@ -117,26 +172,20 @@ func TestTheProtocolPageHasWhatCommentsCite(t *testing.T) {
 	}
 }
 
-// SECURITY.md names the tests that check it; they exist.
+// SECURITY.md names the tests that check it, and that of a ring does; they exist.
 func TestTheTestsOfSECURITYExist(t *testing.T) {
-	sources := ""
-	for _, pattern := range []string{"*/*_test.go", "*/*/*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+	var sources strings.Builder
+	eachFile(t, ".", "_test.go", func(file string) { sources.WriteString(read(t, file)) })
+	found := 0
+	eachFile(t, ".", "SECURITY.md", func(file string) {
+		for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(read(t, file), -1) {
+			if found++; !strings.Contains(sources.String(), "\nfunc "+m[1]+"(t *testing.T) {") {
+				t.Errorf("%s names %s, which does not exist", file, m[1])
+			}
 		}
-		for _, f := range files {
-			sources += read(t, f)
-		}
-	}
-	names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(read(t, "SECURITY.md"), -1)
-	for _, m := range names {
-		if !strings.Contains(sources, "\nfunc "+m[1]+"(t *testing.T) {") {
-			t.Errorf("SECURITY.md names %s, which does not exist", m[1])
-		}
-	}
-	if len(names) < 30 {
-		t.Errorf("only %d names were found", len(names))
+	})
+	if found < 30 {
+		t.Errorf("only %d names were found", found)
 	}
 }
 
@@ -193,13 +242,14 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 	need(t, "sh", "awk", "curl")
 	asRelay(t)
 	interpreter := regexp.MustCompile(`\b(python3|node)\b`)
+	files := pageFiles(t)
 	elsewhere := regexp.MustCompile(`relay serve|systemctl|example\.com|openssl`)
 	for _, p := range docs.Pages() {
 		if p.Name == "api" || p.Name == "a2a" {
 			continue // TestTheExamplesOfTheAPIPageRun, TestTheExampleOfTheA2APage
 		}
 		var script string
-		for _, b := range blocks(t, pages+p.Name+".md", "sh") {
+		for _, b := range blocks(t, files[p.Name], "sh") {
 			if _, err := exec.LookPath(interpreter.FindString(b)); err != nil && interpreter.MatchString(b) {
 				t.Logf("%s: an example is not run: %v", p.Name, err)
 			} else if !elsewhere.MatchString(b) {
@@ -252,36 +302,6 @@ func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 			t.Errorf("%d blocks, %d answers: %s", len(all), n, out)
 		}
 	})
-}
-
-// The example of the page "a2a" runs as it stands, at another port, and prints what the
-// page shows, but for ids and times.
-func TestTheExampleOfTheA2APage(t *testing.T) {
-	need(t, "sh", "awk", "curl")
-	asRelay(t)
-	dev(t)
-	const file = pages + "a2a.md"
-	script := strings.ReplaceAll(strings.Join(blocks(t, file, "sh"), ""), "127.0.0.1:8090", scratch.Addr(t))
-	example := blocks(t, file, "json")
-	t.Chdir(t.TempDir())
-	got := run(t, "set -e\n"+script, "sh", "-s")
-	seen := map[string]string{}
-	got = regexp.MustCompile(`(msg|conv)_[0-9a-z]{26}`).ReplaceAllStringFunc(got, func(id string) string {
-		kind, _, _ := strings.Cut(id, "_")
-		if seen[id] == "" {
-			seen[kind] += "x"
-			seen[id] = fmt.Sprintf("%s_%d", kind, len(seen[kind]))
-		}
-		return seen[id]
-	})
-	got = regexp.MustCompile(`20\d\d-[-\dT:.]+Z`).ReplaceAllLiteralString(got, "TIME")
-	for _, shown := range example {
-		before, rest, found := strings.Cut(got, shown)
-		if !found {
-			t.Fatalf("the page shows\n%s\nand this is printed:\n%s", shown, got)
-		}
-		got = before + rest
-	}
 }
 
 // The first JSON of these sections of the protocol has the fields that the

@@ -22,13 +22,13 @@ import (
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
 	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/internal/cli cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
-	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
-	{"cmd/bench", "cmd/child http/client db db/relay", "modernc.org database/sql github.com"},
+	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
+	{"cmd/bench", "cmd/child http/client db db/relay http/docs", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
-	{"cmd/mcp", "http/client db/relay", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},
-	{"cmd/a2a", "http/client db/relay db/strict", "modernc.org database/sql github.com golang.org os"},
-	{"cmd/setup", "", "net database golang.org modernc.org github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt github.com/prometheus github.com/nats-io github.com/yuin github.com/modelcontextprotocol"},
-	{"cmd/metrics", "http ws search db db/measure", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
+	{"cmd/mcp", "http/client db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},
+	{"cmd/a2a", "http/client db/relay db/strict http/docs", "modernc.org database/sql github.com golang.org os"},
+	{"cmd/setup", "http/docs", "net database golang.org modernc.org github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt github.com/prometheus github.com/nats-io github.com/yuin github.com/modelcontextprotocol"},
+	{"cmd/metrics", "http ws search db db/measure http/docs", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/internal/cli", "cmd/internal/show cmd/internal/system http/client db db/file db/relay", "modernc.org database net/http github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},
 	{"cmd/internal/system", "db db/file db/relay", "net database github.com modernc.org"},
@@ -36,12 +36,11 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http", "http/docs db db/cache db/inspect db/measure db/relay db/turn", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
-	{"http/client/source", "", "net github.com golang.org modernc.org database"},
-	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
+	{"http/client/source", "http/docs", "net github.com golang.org modernc.org database"},
 	// The console reads by an interface of its own, in the words of db/inspect and db/relay: it
 	// cannot reach what writes. Its sockets, too, are handed to it.
 	{"http/console/operator", "db db/relay", "modernc.org database/sql github.com golang.org"},
-	{"http/console", "db/inspect db/relay", "modernc.org database/sql github.com golang.org"},
+	{"http/console", "db/inspect db/relay http/docs", "modernc.org database/sql github.com golang.org"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
 	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
@@ -58,6 +57,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{"db/relay", "db/strict", "os net/http github.com golang.org modernc.org database"},
 	{"db/strict", "", "os net github.com golang.org modernc.org database"},
 	{"db/scratch", "", "github.com golang.org modernc.org database"}, // imported by tests alone
+	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"contrib/sbom", "", "net github.com golang.org modernc.org database"},
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"relay/cmd"
 	"relay/db/relay"
+	"relay/http/docs"
 )
 
 var long = flag.Bool("long", false, "the long form of the tests: the program is built as README.md says")
@@ -40,7 +41,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// read returns a file; of Markdown, what is about the rings that are there.
 func read(t *testing.T, name string) string {
+	t.Helper()
+	if filepath.Ext(name) == ".md" {
+		return docs.Present(raw(t, name), docs.Has)
+	}
+	return raw(t, name)
+}
+
+func raw(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {

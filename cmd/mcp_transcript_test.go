@@ -91,7 +91,7 @@ func TestTheTranscriptOfTheMCPPage(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 
-	const page = "../http/docs/mcp.md"
+	const page = "mcp/mcp.md"
 	const begin, end = "<!-- The test TestTheTranscriptOfTheMCPPage writes from here -->\n", "<!-- to here. -->"
 	file, err := os.ReadFile(page)
 	if err != nil {

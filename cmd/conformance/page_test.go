@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the tables of the page conformanc
 
 // The tables of the page are those of the kit.
 func TestThePage(t *testing.T) {
-	const path = "../../http/docs/conformance.md"
+	const path = "conformance.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 var pictures = flag.String("pictures", "", "write the pictures of the documentation to this folder")
 
 // The pictures in README.md and on the page console: go test ./http/console -run Pictures
-// -pictures ../docs makes them.
+// -pictures . makes them.
 func TestPicturesOfTheDocumentation(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("-pictures makes them")

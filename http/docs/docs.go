@@ -1,6 +1,11 @@
 // Package docs is the documentation that the program carries. Each page is one
-// Markdown file in this folder: a forge shows the file, a server serves it as
-// HTML at /docs, and "relay docs NAME" prints it.
+// Markdown file: a forge shows the file, a server serves it as HTML at /docs, and
+// "relay docs NAME" prints it.
+//
+// The pages of the core are in this folder. A ring, a part of the program that can
+// be taken off, keeps its pages in a folder of its own and registers them (Register).
+// What other pages say of a ring stands between its marks, and goes with it (Present).
+// So this package imports nothing of ours, and rings import it.
 package docs
 
 import (
@@ -13,77 +18,120 @@ import (
 // A Page is one page of the documentation.
 type Page struct {
 	Name  string // as in /docs/NAME and "relay docs NAME"
-	Title string // its first heading
-	About string // one line for lists of pages
+	Place int    // in the list of pages; the lowest comes first
 	Part  string // the part of the documentation that it belongs to
+	About string // one line for lists of pages
+	Title string // its first heading
 	Text  string // Markdown
 }
 
 // The parts of the documentation.
 const (
-	writing = "For programs that use a relay"
-	running = "For people who run one"
+	Writing = "For programs that use a relay"
+	Running = "For people who run one"
 )
 
-// contents is the order in which the pages are listed.
-var contents = []Page{
-	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
-	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
-	{Name: "clients", Part: writing, About: "clients for Python, JavaScript and Go: one API, a first answered question in each"},
-	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
-	{Name: "mcp", Part: writing, About: "tools for models: a mailbox for Claude Code, Codex and others"},
-	{Name: "a2a", Part: writing, About: "a door for A2A clients, also to Mechas that are away"},
-	{Name: "waking", Part: writing, About: "wake Claude Code and others by a bell; setup and doctor"},
-	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
-	{Name: "conformance", Part: writing, About: "judge your own client, in any language, or your own server"},
-	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},
-	{Name: "errors", Part: writing, About: "every error code, and what to do"},
-	{Name: "protocol", Part: writing, About: "the reference: every request, answer and rule"},
-	{Name: "command-line", Part: running, About: "all commands at a glance"},
-	{Name: "keys", Part: running, About: "create, list, rotate and revoke keys"},
-	{Name: "deploying", Part: running, About: "packages, systemd, containers, files, starting and stopping"},
-	{Name: "watching", Part: running, About: "health, metrics, alerts, the log, the audit log"},
-	{Name: "console", Part: running, About: "look at a relay in a browser: what waits and why"},
-	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
-	{Name: "backups", Part: running, About: "back up, check, restore, compact"},
-	{Name: "cluster", Part: running, About: "three machines, of which one may be lost (preview)"},
-	{Name: "privacy", Part: running, About: "what searches keep and learn, for how long, how to forget"},
-	{Name: "retention", Part: running, About: "how long messages are kept, and what is removed with them"},
-	{Name: "settings", Part: running, About: "every flag of relay serve"},
+// A Ring is a part of the program that can be taken off.
+type Ring struct {
+	Name  string   // as in its marks
+	Pages []Page   // without Title and Text
+	Files embed.FS // NAME.md for each page, and pictures
 }
 
-//go:embed *.md *.png
+// rings are the core, which has no name, and the rings that are there.
+var rings = []Ring{{Files: files, Pages: []Page{
+	{Name: "signing", Place: 10, Part: Writing, About: "the headers of a request, with a test vector and programs"},
+	{Name: "api", Place: 20, Part: Writing, About: "every request as relay curl, curl and Python"},
+	{Name: "sockets", Place: 30, Part: Writing, About: "live messages: connect, acknowledge, send, resume"},
+	{Name: "search", Place: 40, Part: Writing, About: "profiles: how to be found, and how to find others"},
+	{Name: "promises", Place: 50, Part: Writing, About: "what a 201 means, and what holds when something fails"},
+	{Name: "errors", Place: 60, Part: Writing, About: "every error code, and what to do"},
+	{Name: "protocol", Place: 70, Part: Writing, About: "the reference: every request, answer and rule"},
+	{Name: "command-line", Place: 80, Part: Running, About: "all commands at a glance"},
+	{Name: "keys", Place: 90, Part: Running, About: "create, list, rotate and revoke keys"},
+	{Name: "deploying", Place: 100, Part: Running, About: "packages, systemd, containers, files, starting and stopping"},
+	{Name: "watching", Place: 110, Part: Running, About: "health, metrics, alerts, the log, the audit log"},
+	{Name: "tls", Place: 120, Part: Running, About: "HTTPS: a certificate, ACME, or a proxy"},
+	{Name: "backups", Place: 130, Part: Running, About: "back up, check, restore, compact"},
+	{Name: "cluster", Place: 140, Part: Running, About: "three machines, of which one may be lost (preview)"},
+	{Name: "privacy", Place: 150, Part: Running, About: "what searches keep and learn, for how long, how to forget"},
+	{Name: "retention", Place: 160, Part: Running, About: "how long messages are kept, and what is removed with them"},
+	{Name: "settings", Place: 170, Part: Running, About: "every flag of relay serve"},
+}}}
+
+//go:embed *.md
 var files embed.FS
 
-// pictures gives the pictures of the pages, by the names of their files.
+// Register adds a ring. The init function of its package calls it.
+func Register(r Ring) { rings = append(rings, r) }
+
+// Has reports whether a ring is there.
+func Has(ring string) bool {
+	return slices.ContainsFunc(rings, func(r Ring) bool { return r.Name == ring })
+}
+
+// The marks of a ring are comments: <!-- NAME --> at the end of a line is about that line,
+// and on a line of its own about all up to <!-- /NAME -->.
+var (
+	markedBlock = regexp.MustCompile(`(?s)\n<!-- ([a-z0-9]+) -->(\n.*?)\n<!-- /[a-z0-9]+ -->`)
+	markedLine  = regexp.MustCompile(`(?m)^(.*[^ \n]) *<!-- ([a-z0-9]+) -->\n`)
+)
+
+// Present returns a Markdown text without the marks of rings, and without what is
+// marked as about a ring that is not there.
+func Present(text string, has func(ring string) bool) string {
+	text = markedBlock.ReplaceAllStringFunc(text, func(block string) string {
+		if m := markedBlock.FindStringSubmatch(block); has(m[1]) {
+			return m[2]
+		}
+		return ""
+	})
+	return markedLine.ReplaceAllStringFunc(text, func(line string) string {
+		if m := markedLine.FindStringSubmatch(line); has(m[2]) {
+			return m[1] + "\n"
+		}
+		return ""
+	})
+}
+
+// pictures returns the pictures of the pages, by the names of their files.
 func pictures() map[string][]byte {
 	all := map[string][]byte{}
-	found, _ := files.ReadDir(".") // it is embedded
-	for _, f := range found {
-		if strings.HasSuffix(f.Name(), ".png") {
-			all[f.Name()], _ = files.ReadFile(f.Name())
+	for _, r := range rings {
+		found, _ := r.Files.ReadDir(".") // it is embedded
+		for _, f := range found {
+			if strings.HasSuffix(f.Name(), ".png") {
+				all[f.Name()], _ = r.Files.ReadFile(f.Name())
+			}
 		}
 	}
 	return all
 }
 
-// comment is one that stands on lines of its own, right below what it is about.
-var comment = regexp.MustCompile(`(?s)\n[ \t]*<!--.*?-->`)
+var (
+	// comment is one that stands on lines of its own, right below what it is about.
+	comment = regexp.MustCompile(`(?s)\n[ \t]*<!--.*?-->`)
+	// folder is that of the page of a ring, in a link to it. A server has all pages in one place.
+	folder = regexp.MustCompile(`\]\((?:\.\./|[\w-]+/)+([\w-]+\.md[#)])`)
+)
 
-// Pages gives all pages in the order of their list. Comments in the files are
+// Pages returns all pages in the order of their list. Comments in the files are
 // for the maintainers, and left out.
-func Pages() []Page {
-	pages := slices.Clone(contents)
-	for i := range pages {
-		p := &pages[i]
-		text, err := files.ReadFile(p.Name + ".md")
-		if err != nil {
-			panic(err) // a page of the list was not embedded; the tests read them all
+func Pages() (pages []Page) {
+	for _, r := range rings {
+		for _, p := range r.Pages {
+			text, err := r.Files.ReadFile(p.Name + ".md")
+			if err != nil {
+				panic(err) // a page of the list was not embedded; the tests read them all
+			}
+			p.Text = Present(strings.ReplaceAll(string(text), "\r\n", "\n"), Has)
+			p.Text = folder.ReplaceAllString(comment.ReplaceAllLiteralString(p.Text, ""), "]($1")
+			first, _, _ := strings.Cut(p.Text, "\n")
+			p.Title = strings.TrimPrefix(first, "# ")
+			pages = append(pages, p)
 		}
-		p.Text = comment.ReplaceAllLiteralString(strings.ReplaceAll(string(text), "\r\n", "\n"), "")
-		first, _, _ := strings.Cut(p.Text, "\n")
-		p.Title = strings.TrimPrefix(first, "# ")
 	}
+	slices.SortStableFunc(pages, func(a, b Page) int { return a.Place - b.Place })
 	return pages
 }
 
@@ -96,7 +144,7 @@ type code struct {
 
 var codeSection = regexp.MustCompile(`(?m)^(?:## Status (\d+)|### (\w+)\n\n(.+))$`)
 
-// codes reads the sections of the page "errors".
+// codes returns the sections of the page "errors".
 func codes(pages []Page) (all []code) {
 	status := ""
 	i := slices.IndexFunc(pages, func(p Page) bool { return p.Name == "errors" })

@@ -1,0 +1,6 @@
+package bench
+
+import "relay/http/docs"
+
+// Other pages tell what this ring is: it has none of its own.
+func init() { docs.Register(docs.Ring{Name: "bench"}) }
