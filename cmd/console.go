@@ -78,7 +78,7 @@ func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error 
 		return cli.Usagef("--listen takes a loopback address only, such as %s; %s is none. relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
 	}
 	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
-	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: cli.BuildVersion().Version, Name: in.Name(consoleName)})
+	c := console.New(console.Config{Store: db.Console{Inspector: in}, Upgrade: ws.Feed, Logger: log, Version: cli.BuildVersion().Version, Name: in.Name(consoleName)})
 	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: otherTimeout, ReadTimeout: otherTimeout, WriteTimeout: answerTimeout, IdleTimeout: otherIdle,
 		MaxHeaderBytes: otherHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	shown := urlsOf("http", listener.Addr(), c)
@@ -215,7 +215,7 @@ func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log
 	if secure {
 		scheme = "https"
 	}
-	config := console.Config{Store: store, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
+	config := console.Config{Store: db.Console{Inspector: store}, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
 		Password: s.consolePassword, TLS: secure, Version: cli.BuildVersion().Version, Name: store.Name(consoleName)}
 	if s.ConsoleOperator != "" {
 		by.Command = "console"

@@ -13,8 +13,8 @@ import (
 
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
-func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
-	return see(i, func(x *rx) (inspect.Activity, error) { return activity(x, after, span, limit) })
+func (i Console) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
+	return see(i.Inspector, func(x *rx) (inspect.Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -98,8 +98,8 @@ func activity(x *rx, after relay.Position, span time.Duration, limit int) (a ins
 
 // Back gives the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
-func (i *Inspector) Back(since time.Time, most int) (relay.Position, error) {
-	return see(i, func(x *rx) (relay.Position, error) {
+func (i Console) Back(since time.Time, most int) (relay.Position, error) {
+	return see(i.Inspector, func(x *rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
 			at, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
@@ -117,8 +117,8 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 	UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
 
 // Newest reads the newest events, up to limit, the oldest first.
-func (i *Inspector) Newest(limit int) ([]inspect.Event, error) {
-	return see(i, func(x *rx) ([]inspect.Event, error) {
+func (i Console) Newest(limit int) ([]inspect.Event, error) {
+	return see(i.Inspector, func(x *rx) ([]inspect.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
 		at, err := x.c.Number(newestPosition, int64(limit))
 		if err != nil {
@@ -136,8 +136,8 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
-func (i *Inspector) Dead(since time.Time, limit int) ([]inspect.Event, error) {
-	return see(i, func(x *rx) ([]inspect.Event, error) {
+func (i Console) Dead(since time.Time, limit int) ([]inspect.Event, error) {
+	return see(i.Inspector, func(x *rx) ([]inspect.Event, error) {
 		text, err := withFailed(x, deadSince)
 		if err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ const (
 
 // Pushes reads the notes that messages were written to sockets, from the rows after a position,
 // which is none of the shared order; up to about limit of them. next is where to go on.
-func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+func (i Console) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
 	err = i.point(context.Background(), func(x *rx) error {
 		list, next, err = pushEvents(x, x.c.Query(pushesAfter, int64(after)), after, limit)
 		return err
@@ -165,7 +165,7 @@ func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Even
 }
 
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
-func (i *Inspector) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
+func (i Console) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
 	err = i.point(context.Background(), func(x *rx) error {
 		list, next, err = pushEvents(x, x.c.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
@@ -202,22 +202,4 @@ func pushEvents(x *rx, r *sqlite.Rows, after relay.Position, limit int) (list []
 		list = append(list, e)
 	}
 	return list, next, nil
-}
-
-// Answers lists the first messages that name a message as the one that they answer. Error:
-// MessageNotFound.
-func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
-	return see(i, func(x *rx) ([]*relay.Message, error) {
-		m, err := messageByID(x, id)
-		if err != nil {
-			return nil, err
-		}
-		u, err := findReplies(x, m.Position, m.Position)
-		if err != nil {
-			return nil, err
-		}
-		positions, args := u.repliesInOrder(m.Position, limit)
-		list, _, err := readMessages(x, limit, messagesAt(positions), args)
-		return list, err
-	})
 }

@@ -62,7 +62,7 @@ func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 		got := map[time.Time]inspect.Span{}
 		a := inspect.Activity{More: true}
 		for turns := 0; a.More; turns++ {
-			if a, err = in.Activity(a.Upto, time.Minute, limit); err != nil || turns > len(events) {
+			if a, err = (db.Console{Inspector: in}).Activity(a.Upto, time.Minute, limit); err != nil || turns > len(events) {
 				t.Fatal(turns, err)
 			}
 			for _, span := range a.Spans {

@@ -28,7 +28,7 @@ func pageOfKeys(where string) string {
 
 // Keys reads a page of all keys. It looks at each of them, some million a second: a relay has
 // few of them against its messages.
-func (i *Inspector) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
+func (i Console) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 	text := strings.ToLower(q.Text)
 	err = i.point(context.Background(), func(x *rx) error {
 		now := x.now.UnixMilli()

@@ -152,3 +152,21 @@ func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
 func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
 	return see(i, func(x *rx) ([]*relay.Key, error) { return keysOf(x, a) })
 }
+
+// Answers lists the first messages that name a message as the one that they answer. Error:
+// MessageNotFound.
+func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
+	return see(i, func(x *rx) ([]*relay.Message, error) {
+		m, err := messageByID(x, id)
+		if err != nil {
+			return nil, err
+		}
+		u, err := findReplies(x, m.Position, m.Position)
+		if err != nil {
+			return nil, err
+		}
+		positions, args := u.repliesInOrder(m.Position, limit)
+		list, _, err := readMessages(x, limit, messagesAt(positions), args)
+		return list, err
+	})
+}

@@ -31,7 +31,7 @@ const pageOfMechas = `SELECT m.id, m.address, m.created_at,
 
 // Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
 // cost is that of the rows it passes over, which are those of one index.
-func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error) {
+func (i Console) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error) {
 	except, err := json.Marshal(append([]relay.MechaNumber{}, q.Except...))
 	if err != nil {
 		return nil, false, err
@@ -67,7 +67,7 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 
 // Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
 // accepted before late count in Box.Late. Error: MechaNotFound.
-func (i *Inspector) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, err error) {
+func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, err error) {
 	id, err := i.number(a)
 	if err != nil {
 		return s, err
@@ -142,7 +142,7 @@ func leases(x *rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err e
 
 // MechaHour counts what a Mecha received, sent and acknowledged since a time, in spans of the
 // given length. It looks at a bounded number of its newest messages.
-func (i *Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h inspect.MechaHour, err error) {
+func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h inspect.MechaHour, err error) {
 	h = inspect.MechaHour{From: since}
 	err = i.point(context.Background(), func(x *rx) error {
 		for _, side := range []struct {
@@ -221,7 +221,7 @@ func profilesAfter(conditions string) string {
 // Profiles reads a page of the directory, in pieces, each of which sees the file as it is in its
 // turn. It looks through 20,000 Mechas at most; then the page may have fewer than Limit and a Next.
 // The end of ctx ends it between two pieces.
-func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspect.ProfilePage, err error) {
+func (i Console) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspect.ProfilePage, err error) {
 	where, words := "", []any{}
 	for _, w := range q.Words {
 		where += " OR NOT (instr(lower(m.address), ?) OR coalesce(instr(lower(p.body), ?), 0))"
@@ -267,8 +267,8 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
-func (i *Inspector) Listed(ids []relay.MechaNumber) ([]inspect.Listed, error) {
-	return see(i, func(x *rx) ([]inspect.Listed, error) { return listed(x, ids) })
+func (i Console) Listed(ids []relay.MechaNumber) ([]inspect.Listed, error) {
+	return see(i.Inspector, func(x *rx) ([]inspect.Listed, error) { return listed(x, ids) })
 }
 
 func listed(x *rx, ids []relay.MechaNumber) (all []inspect.Listed, err error) {

@@ -27,13 +27,16 @@ var (
 	leastCounted   = 20      // the least share of a Mecha of overviewRows
 )
 
+// Console is an Inspector with the reads of package console.
+type Console struct{ *Inspector }
+
 // Overview tells what waits for whom. Messages that were accepted before late count in
 // Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
 // Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the file
 // in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
 // them. Only one that takes long pauses between them (scan): somebody waits for it.
 // The boxes are in no order.
-func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
+func (i Console) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
 	view := func(f func(*rx) error) error {
 		if time.Since(began) < overviewHaste && ctx.Err() == nil {
@@ -254,7 +257,7 @@ const (
 )
 
 // FileState looks at the file.
-func (i *Inspector) FileState() (s inspect.FileState, err error) {
+func (i Console) FileState() (s inspect.FileState, err error) {
 	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), diskFree(i.path)
 	if info, err := os.Stat(i.path); err == nil {
 		s.File = info.Size()

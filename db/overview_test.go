@@ -124,7 +124,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 		t.Cleanup(func() { in.Close() })
 		boxes := func() map[relay.Address]inspect.Box {
 			t.Helper()
-			o, err := in.Overview(context.Background(), time.Now().Add(-10*time.Minute))
+			o, err := (Console{in}).Overview(context.Background(), time.Now().Add(-10*time.Minute))
 			if err != nil || len(o.Boxes) != len(keys) || o.Mechas != len(keys)+1 {
 				t.Fatalf("%+v, %v", o, err)
 			}
@@ -171,18 +171,18 @@ func TestNoPushesEndWhereAllDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if list, next, err := in.NewestPushes(0); err != nil || len(list) != 0 || next != 0 {
+	if list, next, err := (Console{in}).NewestPushes(0); err != nil || len(list) != 0 || next != 0 {
 		t.Error(list, next, err)
 	}
 	for range 3 {
 		d.Pushed(k.Number, time.Now(), []relay.Position{1})
 		mustIssue(t, d, relay.Address(fmt.Sprintf("m%d^demo", time.Now().UnixNano()))) // a transaction, which takes the note with it
 	}
-	_, all, err := in.NewestPushes(10)
+	_, all, err := (Console{in}).NewestPushes(10)
 	if err != nil || all == 0 {
 		t.Fatal(all, err)
 	}
-	if list, next, err := in.NewestPushes(0); err != nil || len(list) != 0 || next != all {
+	if list, next, err := (Console{in}).NewestPushes(0); err != nil || len(list) != 0 || next != all {
 		t.Errorf("%v, after %d, want %d: %v", list, next, all, err)
 	}
 }

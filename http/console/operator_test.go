@@ -135,11 +135,12 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := db.Inspect(s.path)
+		file, err := db.Inspect(s.path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer in.Close()
+		defer file.Close()
+		in := db.Console{Inspector: file}
 		m := s.mustSend(0, alice, "operator^demo", `{}`)
 		want := func(seen bool) {
 			t.Helper()

@@ -168,7 +168,7 @@ func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config := console.Config{Store: in, Upgrade: ws.Feed, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
+	config := console.Config{Store: db.Console{Inspector: in}, Upgrade: ws.Feed, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
 	if live {
 		config.Live, config.Operator = s, operator.New(s.DB, maria, "operator^demo")
 	}

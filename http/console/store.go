@@ -8,7 +8,7 @@ import (
 	"relay/db/relay"
 )
 
-// Store is what the console reads; *db.Inspector is one. Each method sees the file in short
+// Store is what the console reads; db.Console is one. Each method sees the file in short
 // views, so that it does not hold up a server. It must be safe for concurrent use.
 type Store interface {
 	Path() string
