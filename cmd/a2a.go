@@ -94,7 +94,7 @@ func (f *a2aFlags) config(c *client.Client) (a2a.Config, error) {
 	if u, err := url.Parse(f.publicURL); f.publicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil) {
 		return config, cli.Usagef("--public-url takes an address such as https://agents.example.com")
 	}
-	return config, checkHostPort("listen", f.addr)
+	return config, cli.CheckHostPort("listen", f.addr)
 }
 
 const leastToken = 16 // characters
@@ -123,6 +123,7 @@ const (
 	a2aBodyTime   = 30 * time.Second
 	a2aIdleTime   = 2 * time.Minute
 	a2aMaxHeaders = 16 << 10
+	a2aEndTime    = 5 * time.Second
 )
 
 // serveA2A is relay a2a.
@@ -136,7 +137,7 @@ func (a *app) serveA2A(ctx context.Context, c *client.Client, f *a2aFlags) error
 	} else if is != config.Own {
 		return fmt.Errorf("the key is that of %s, and not of %s (--as)", is, config.Own)
 	}
-	listener, err := listen("listen", f.addr)
+	listener, err := cli.Listen("listen", f.addr)
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error
 		}
 	}()
 	err := door.Run(ctx) // when it returns, nobody waits for a task any more
-	ending, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	ending, cancel := context.WithTimeout(context.Background(), a2aEndTime)
 	defer cancel()
 	if server.Shutdown(ending) != nil {
 		server.Close()

@@ -55,7 +55,7 @@ knows: who is online, its queue, its latencies.`,
 			if printURL {
 				return a.WithInspector(func(in *db.Inspector) error { return a.printConsoleURL(in.Path()) })
 			}
-			if err := checkHostPort("listen", addr); err != nil {
+			if err := cli.CheckHostPort("listen", addr); err != nil {
 				return err
 			}
 			return a.WithInspector(func(in *db.Inspector) error { return a.console(cmd.Context(), in, addr) })
@@ -69,7 +69,7 @@ knows: who is online, its queue, its latencies.`,
 
 // console serves the pages until ctx ends.
 func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error {
-	listener, err := listen("listen", addr)
+	listener, err := cli.Listen("listen", addr)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *settings) checkConsole(given bool) error {
 			return cli.Usagef("--console-operator: %s", err)
 		}
 	}
-	if err := checkHostPort("console", s.Console); err != nil {
+	if err := cli.CheckHostPort("console", s.Console); err != nil {
 		return err
 	}
 	if s.ConsolePasswordFile == "" {
@@ -174,10 +174,10 @@ func (s *settings) listenConsole() (net.Listener, error) {
 	if s.Console == "" {
 		return nil, nil
 	}
-	l, err := listen("console", s.Console)
+	l, err := cli.Listen("console", s.Console)
 	if err != nil && s.consoleAnywhere { // nobody has asked for this very port
 		host, _, _ := net.SplitHostPort(s.Console) // checkConsole has read it
-		l, err = listen("console", net.JoinHostPort(host, "0"))
+		l, err = cli.Listen("console", net.JoinHostPort(host, "0"))
 	}
 	if err == nil && !isLoopback(l.Addr()) && (!s.encrypted() || s.consolePassword == "") {
 		l.Close()

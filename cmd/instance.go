@@ -4,12 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	nethttp "net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -55,7 +52,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instan
 	if in.certs, err = s.certificates(log); err != nil {
 		return nil, err
 	}
-	listener, err := listen("addr", s.Addr) // before the store: if this fails, it leaves no file behind
+	listener, err := cli.Listen("addr", s.Addr) // before the store: if this fails, it leaves no file behind
 	if err != nil {
 		return nil, err
 	}
@@ -155,28 +152,6 @@ func (in *instance) checkFresh() func() error {
 		return nil
 	}
 	return in.db.CheckFresh
-}
-
-// listen takes an address of a server. An error names the flag that sets it.
-func listen(flag, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err == nil {
-		return l, nil
-	}
-	host, port, _ := net.SplitHostPort(addr) // it has just been read
-	n, _ := net.LookupPort("tcp", port)
-	if errors.Is(err, system.AddressInUse) {
-		another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
-		return nil, fmt.Errorf("%s is already in use; --%s %s takes another port", addr, flag, another)
-	}
-	var failed *net.OpError
-	if errors.As(err, &failed) {
-		err = failed.Err // the rest of it repeats the address
-	}
-	if errors.Is(err, fs.ErrPermission) && n < 1024 {
-		return nil, fmt.Errorf("cannot listen on --%s %s: %w; ports below 1024 need a privilege (relay docs tls)", flag, addr, err)
-	}
-	return nil, fmt.Errorf("cannot listen on --%s %s: %w", flag, addr, err)
 }
 
 // serve answers requests on the listener until stop.

@@ -13,18 +13,6 @@ import (
 	"relay/http"
 )
 
-// checkHostPort returns a usage error unless addr is an address that a server can listen on.
-func checkHostPort(flag, addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		return cli.Usagef("--%s is host:port, as in 127.0.0.1:8080; %q is not", flag, addr)
-	}
-	return nil
-}
-
 // checkOthers checks the log, and the addresses beside --addr. Profiles show how the
 // program works and cost time, so they are for this machine alone.
 func (s *settings) checkOthers() error {
@@ -32,14 +20,14 @@ func (s *settings) checkOthers() error {
 		return err
 	}
 	if s.MetricsAddr != "" {
-		if err := checkHostPort("metrics-addr", s.MetricsAddr); err != nil {
+		if err := cli.CheckHostPort("metrics-addr", s.MetricsAddr); err != nil {
 			return err
 		}
 	}
 	if s.Pprof == "" {
 		return nil
 	}
-	if err := checkHostPort("pprof", s.Pprof); err != nil {
+	if err := cli.CheckHostPort("pprof", s.Pprof); err != nil {
 		return err
 	}
 	if host, _, _ := net.SplitHostPort(s.Pprof); !net.ParseIP(host).IsLoopback() {
@@ -64,12 +52,12 @@ func closeListeners(all []net.Listener) {
 // listenElsewhere takes the addresses beside --addr. After an error it has taken none.
 func (s *settings) listenElsewhere() (o otherListeners, err error) {
 	if s.MetricsAddr != "" {
-		if o.metrics, err = listen("metrics-addr", s.MetricsAddr); err != nil {
+		if o.metrics, err = cli.Listen("metrics-addr", s.MetricsAddr); err != nil {
 			return o, err
 		}
 	}
 	if s.Pprof != "" {
-		if o.pprof, err = listen("pprof", s.Pprof); err != nil {
+		if o.pprof, err = cli.Listen("pprof", s.Pprof); err != nil {
 			closeListeners(o.all())
 			return otherListeners{}, err
 		}

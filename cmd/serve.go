@@ -135,7 +135,7 @@ func envBool(name string) bool {
 }
 
 func (s *settings) check(flags *pflag.FlagSet) error {
-	if err := cmp.Or(checkHostPort("addr", s.Addr), s.checkOthers()); err != nil {
+	if err := cmp.Or(cli.CheckHostPort("addr", s.Addr), s.checkOthers()); err != nil {
 		return err
 	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
