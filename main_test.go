@@ -21,7 +21,8 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/internal/cli cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/a2a/ring cmd/bench cmd/conformance cmd/internal/cli cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd/a2a/ring", "cmd/a2a cmd/internal/cli http/client db/relay", ringless},
 	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay http/docs", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
@@ -60,6 +61,9 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"contrib/sbom", "", "net github.com golang.org modernc.org database"},
 }
+
+// ringless are the libraries of no ring's command.
+const ringless = "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch"
 
 func TestThePackagesKeepTheirPlaces(t *testing.T) {
 	place := map[string]int{}

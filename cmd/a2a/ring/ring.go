@@ -1,4 +1,6 @@
-package cmd
+// Package ring is the command relay a2a: its flags, its token, and the server on which
+// the door of package a2a stands.
+package ring
 
 import (
 	"cmp"
@@ -21,16 +23,24 @@ import (
 	"relay/http/client"
 )
 
-// a2aFlags are the flags of relay a2a.
-type a2aFlags struct {
+func init() {
+	cli.Register(cli.Ring{Name: "a2a", Commands: []cli.Command{{Group: "agents", Make: func(a *cli.App) *cobra.Command {
+		return (&app{a}).command()
+	}}}})
+}
+
+type app struct{ *cli.App }
+
+// doorFlags are the flags of relay a2a.
+type doorFlags struct {
 	as, addr, publicURL, tokenFile string
 	offer                          []string
 	wait, ttl, retry               time.Duration
 }
 
-func (a *app) a2aCommand() *cobra.Command {
+func (a *app) command() *cobra.Command {
 	var c cli.ClientFlags
-	var f a2aFlags
+	var f doorFlags
 	cmd := &cobra.Command{
 		Use:   "a2a",
 		Short: "Serve A2A clients: they reach Mechas by tasks",
@@ -56,7 +66,7 @@ the rest.`,
 			if err != nil {
 				return err
 			}
-			return a.serveA2A(cmd.Context(), relay, &f)
+			return a.serve(cmd.Context(), relay, &f)
 		},
 	}
 	c.Add(cmd)
@@ -73,7 +83,7 @@ the rest.`,
 }
 
 // config checks the flags, and gives what they say.
-func (f *a2aFlags) config(c *client.Client) (a2a.Config, error) {
+func (f *doorFlags) config(c *client.Client) (a2a.Config, error) {
 	own, err := relay.ParseAddress(f.as)
 	if err != nil {
 		return a2a.Config{}, cli.Usagef("--as takes the address of the door's own Mecha, such as gateway^acme: the door rejects what comes to it and is no answer")
@@ -100,7 +110,7 @@ func (f *a2aFlags) config(c *client.Client) (a2a.Config, error) {
 const leastToken = 16 // characters
 
 // readToken reads --token-file. Without it, the address must be a loopback one.
-func (f *a2aFlags) readToken(addr net.Addr) (token string, local bool, err error) {
+func (f *doorFlags) readToken(addr net.Addr) (token string, local bool, err error) {
 	tcp, ok := addr.(*net.TCPAddr)
 	local = ok && tcp.IP.IsLoopback()
 	if f.tokenFile == "" {
@@ -119,15 +129,15 @@ func (f *a2aFlags) readToken(addr net.Addr) (token string, local bool, err error
 }
 
 const (
-	a2aHeaderTime = 5 * time.Second
-	a2aBodyTime   = 30 * time.Second
-	a2aIdleTime   = 2 * time.Minute
-	a2aMaxHeaders = 16 << 10
-	a2aEndTime    = 5 * time.Second
+	headerTime = 5 * time.Second
+	bodyTime   = 30 * time.Second
+	idleTime   = 2 * time.Minute
+	maxHeaders = 16 << 10
+	endTime    = 5 * time.Second
 )
 
-// serveA2A is relay a2a.
-func (a *app) serveA2A(ctx context.Context, c *client.Client, f *a2aFlags) error {
+// serve is relay a2a.
+func (a *app) serve(ctx context.Context, c *client.Client, f *doorFlags) error {
 	config, err := f.config(c)
 	if err != nil {
 		return err
@@ -175,7 +185,7 @@ func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	server := &nethttp.Server{
-		Handler: door, ReadHeaderTimeout: a2aHeaderTime, ReadTimeout: a2aBodyTime, IdleTimeout: a2aIdleTime, MaxHeaderBytes: a2aMaxHeaders,
+		Handler: door, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
 		ErrorLog: log.New(io.Discard, "", 0), // broken connections are the clients' business
 	}
 	served := make(chan struct{})
@@ -186,7 +196,7 @@ func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error
 		}
 	}()
 	err := door.Run(ctx) // when it returns, nobody waits for a task any more
-	ending, cancel := context.WithTimeout(context.Background(), a2aEndTime)
+	ending, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	if server.Shutdown(ending) != nil {
 		server.Close()
