@@ -12,7 +12,7 @@ import (
 
 // ringFolders are the folders of the rings whose marks the Markdown files may have.
 var ringFolders = map[string]string{
-	"a2a": "cmd/a2a", "bench": "cmd/bench", "clients": "http/client/source", "conformance": "cmd/conformance",
+	"a2a": "cmd/a2a", "bench": "cmd/bench", "clients": "cmd/clients", "conformance": "cmd/conformance",
 	"console": "http/console", "mcp": "cmd/mcp", "metrics": "cmd/metrics", "setup": "cmd/setup",
 }
 

@@ -21,8 +21,9 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/a2a/ring cmd/bench cmd/conformance cmd/internal/cli cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/a2a/ring cmd/bench cmd/clients cmd/conformance cmd/internal/cli cmd/internal/show cmd/internal/system cmd/mcp cmd/metrics cmd/setup http http/client http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/a2a/ring", "cmd/a2a cmd/internal/cli http/client db/relay", ringless},
+	{"cmd/clients", "cmd/clients/source cmd/internal/cli http/docs", ringless},
 	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay http/docs", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
@@ -37,7 +38,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http", "http/docs db db/cache db/inspect db/measure db/relay db/turn", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
-	{"http/client/source", "http/docs", "net github.com golang.org modernc.org database"},
+	{"cmd/clients/source", "", "net github.com golang.org modernc.org database"},
 	// The console reads by an interface of its own, in the words of db/inspect and db/relay: it
 	// cannot reach what writes. Its sockets, too, are handed to it.
 	{"http/console/operator", "db db/relay", "modernc.org database/sql github.com golang.org"},

@@ -4,4 +4,5 @@ package cmd
 // in this folder that begin with its name: without them the rest builds.
 import (
 	_ "relay/cmd/a2a/ring"
+	_ "relay/cmd/clients"
 )

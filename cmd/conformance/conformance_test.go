@@ -104,8 +104,8 @@ func TestTheClientsConform(t *testing.T) {
 		command        []string
 	}{
 		{"go", "../../http/client/example/main.go", nil},
-		{"python", "../../http/client/source/example.py", []string{"python3", "-B"}},
-		{"javascript", "../../http/client/source/example.mjs", []string{"node"}},
+		{"python", "../clients/source/example.py", []string{"python3", "-B"}},
+		{"javascript", "../clients/source/example.mjs", []string{"node"}},
 	} {
 		t.Run(c.language, func(t *testing.T) {
 			t.Parallel()

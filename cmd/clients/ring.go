@@ -1,13 +1,18 @@
-package cmd
+// Package clients is the command relay client, which prints the clients of package source.
+package clients
 
 import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
-	"relay/http/client/source"
+	"relay/cmd/clients/source"
 )
 
-func (a *app) clientCommand() *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{Name: "clients", Commands: []cli.Command{{Group: "agents", Make: command}}})
+}
+
+func command(a *cli.App) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "client",
 		Short: "Print a client for programs in other languages, such as Python",
@@ -19,13 +24,13 @@ relay docs clients.`,
 	}
 	cli.Group(group)
 	for _, l := range source.Languages {
-		group.AddCommand(a.languageCommand(l))
+		group.AddCommand(printing(a, l))
 	}
 	return group
 }
 
-// languageCommand makes the command that prints the client of a language.
-func (a *app) languageCommand(l source.Language) *cobra.Command {
+// printing makes the command that prints the client of a language.
+func printing(a *cli.App, l source.Language) *cobra.Command {
 	var example bool
 	c := &cobra.Command{
 		Use:     l.Name,

@@ -13,7 +13,7 @@ import (
 // some text in it.
 func (p python) recipe(name, text string) {
 	p.t.Helper()
-	page, err := os.ReadFile("../http/client/source/clients.md")
+	page, err := os.ReadFile("clients/clients.md")
 	if err != nil {
 		p.t.Fatal(err)
 	}
