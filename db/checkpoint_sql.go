@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 )
 
@@ -35,7 +36,7 @@ const (
 // gives space back only when its pages are copied.
 type checkpoints struct {
 	w          *writer
-	readers    *readerPool
+	readers    *readers.Pool
 	wanted     chan struct{} // tells the copying goroutine to copy
 	done       chan struct{} // tells the writer that it has copied
 	fault      atomic.Bool   // the last copy of the copying goroutine failed
@@ -47,7 +48,7 @@ type checkpoints struct {
 	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: none does
 }
 
-func newCheckpoints(w *writer, readers *readerPool) checkpoints {
+func newCheckpoints(w *writer, readers *readers.Pool) checkpoints {
 	return checkpoints{w: w, readers: readers, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
 }
 
@@ -143,13 +144,13 @@ func (k *checkpoints) finish() {
 	}
 	frames, err := w.c.Checkpoint()
 	if err == nil && frames > maxLogPages && time.Since(k.heldInVain) > holdAgain {
-		k.readers.hold(holdTimeout)
+		k.readers.Hold(holdTimeout)
 		_, err = w.c.Checkpoint()
 		if w.c.NotCopied() > 0 {
 			k.heldInVain = time.Now() // another process is reading, such as relay backup or relay check
 			k.stuck.CompareAndSwap(0, k.heldInVain.UnixNano())
 		}
-		k.readers.release()
+		k.readers.Release()
 	}
 	if k.stuck.Load() != 0 && w.c.NotCopied() < copyAfterPages {
 		k.stuck.Store(0)

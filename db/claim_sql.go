@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -24,8 +25,8 @@ func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 		return nil, err
 	}
 	kept := claimed[:0]
-	turn := p.w.readers.scan(claimed[0].Recipient)
-	turn.most = anyNumber // a refusal would leave the messages to nobody until the leases end
+	turn := p.w.readers.Scan(claimed[0].Recipient)
+	turn.Most = readers.AnyNumber // a refusal would leave the messages to nobody until the leases end
 	err = p.w.readIn(ctx, turn, func(x *rx) error {
 		for _, m := range claimed {
 			body, found, err := keptPayload(x, m.Position)

@@ -36,13 +36,13 @@ func (w *writer) findRoom() bool {
 	if !hasRoom(w.disk.folder) {
 		return false
 	}
-	defer w.foreign.readers.release()
-	if !w.foreign.readers.holdAll(holdTimeout) {
+	defer w.foreign.readers.Release()
+	if !w.foreign.readers.HoldAll(holdTimeout) {
 		return false
 	}
 	// SQLite keeps its part of the log's index for as long as this process has the file
 	// open. So all connections must be closed first.
-	w.foreign.readers.closeHeld()
+	w.foreign.readers.CloseHeld()
 	w.c.Close()
 	w.c = nil
 	err := w.reopen()
@@ -74,7 +74,7 @@ func (w *writer) reopen() error {
 	if err := w.opts.applyLockWait(c); err != nil {
 		return err
 	}
-	if err := w.foreign.readers.open(w.path, role); err != nil || w.cramped {
+	if err := w.foreign.readers.Open(w.path, role); err != nil || w.cramped {
 		return err
 	}
 	if err := w.startHelpers(); err != nil {

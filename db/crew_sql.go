@@ -82,8 +82,8 @@ func (room *sending) countCrew(err error, m *relay.SendMessage) error {
 		return err
 	}
 	n := int64(0)
-	s := room.w.readers.scan(room.directory.keys.mechaOf(m.Key))
-	s.most = 1
+	s := room.w.readers.Scan(room.directory.keys.mechaOf(m.Key))
+	s.Most = 1
 	failed := room.w.readIn(context.Background(), s, func(x *rx) error {
 		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
 		return err

@@ -231,7 +231,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.openLog(); err != nil {
 		return err
 	}
-	if err := d.w.readers.open(d.w.path, role); err != nil {
+	if err := d.w.readers.Open(d.w.path, role); err != nil {
 		return err
 	}
 	if err := d.start(); err != nil {
@@ -318,7 +318,7 @@ func (d *DB) release() error {
 	if d.w.log != nil {
 		d.w.log.Close()
 	}
-	d.w.readers.close()
+	d.w.readers.Close()
 	err := d.replays.used.close()
 	if d.w.c != nil {
 		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file

@@ -1,14 +1,14 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
 // doom is a chore that has its transaction fail as a whole, once, when all of it

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 )
 
@@ -16,7 +17,7 @@ import (
 // out what the other process has changed.
 type foreign struct {
 	w       *writer
-	readers *readerPool
+	readers *readers.Pool
 	files   []servedFile // empty if this process does not serve
 	checked time.Time    // by the real clock
 	data    int64        // PRAGMA data_version when it was checked
@@ -107,9 +108,9 @@ func (f *foreign) leave(lost error) error {
 		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
 	}
 	busy := int64(1)
-	f.readers.hold(holdTimeout)
+	f.readers.Hold(holdTimeout)
 	_, err := w.c.Row(func(r *sqlite.Rows) { busy = r.Int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
-	f.readers.release()
+	f.readers.Release()
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w", lost, err)

@@ -34,9 +34,9 @@ func filtered(q relay.HistoryQuery) bool {
 // CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent;
 // RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
 func (m *messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
-	t := m.w.readers.scan(q.Mecha)
+	t := m.w.readers.Scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
-		t = m.w.readers.point(q.Mecha)
+		t = m.w.readers.Point(q.Mecha)
 	}
 	if err := m.w.awaitQuery(ctx, q); err != nil {
 		return relay.Page{}, err

@@ -16,6 +16,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/inspect"
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
 	"relay/db/turn"
@@ -33,7 +34,7 @@ type Inspector struct {
 	path string
 	file os.FileInfo // the file that was at the path when the first connection was opened; all others are to it
 	*lookups
-	lane    *lane // opens a connection when all others are in use
+	lane    *readers.Lane // opens a connection when all others are in use
 	closing sync.Once
 	closed  chan struct{}
 	watch   struct {
@@ -57,8 +58,8 @@ func Inspect(path string) (*Inspector, error) {
 		return nil, err
 	}
 	i := &Inspector{path: path, lookups: newLookups(), closed: make(chan struct{})}
-	i.lane = newLane(turn.Options{Places: inspectConns, Closed: i.closed})
-	i.lane.put(c)
+	i.lane = readers.NewLane(turn.Options{Places: inspectConns, Closed: i.closed})
+	i.lane.Put(c)
 	if err = info.MustBeCurrent(path); err == nil {
 		if i.file, err = os.Stat(path); err == nil {
 			i.ids, err = file.ReadIDs(c, path)
@@ -66,7 +67,7 @@ func Inspect(path string) (*Inspector, error) {
 		}
 	}
 	if err != nil {
-		i.lane.close()
+		i.lane.Close()
 		return nil, err
 	}
 	return i, nil
@@ -93,7 +94,7 @@ func (i *Inspector) connect() (*sqlite.Conn, error) {
 func (i *Inspector) Close() (err error) {
 	i.closing.Do(func() {
 		close(i.closed)
-		err = i.lane.close()
+		err = i.lane.Close()
 		if i.watch.c != nil {
 			err = errors.Join(err, i.watch.c.Close())
 		}
@@ -114,18 +115,18 @@ func (i *Inspector) Name(purpose string) string {
 
 // point runs f in a transaction that sees one state of the file.
 func (i *Inspector) point(ctx context.Context, f func(*rx) error) error {
-	if err := i.lane.Take(ctx, 0, anyNumber); err != nil {
+	if err := i.lane.Take(ctx, 0, readers.AnyNumber); err != nil {
 		return err
 	}
 	defer i.lane.Give(0)
-	c := i.lane.pop()
+	c := i.lane.Pop()
 	if c == nil {
 		var err error
 		if c, err = i.connect(); err != nil {
 			return err
 		}
 	}
-	defer i.lane.put(c)
+	defer i.lane.Put(c)
 	if err := c.Begin(); err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func see[T any](i *Inspector, read func(*rx) (T, error)) (T, error) {
 
 // Changed tells whether another process has committed since the last call of Changed.
 func (i *Inspector) Changed() (changed bool, err error) {
-	if err := i.lane.Take(context.Background(), 0, anyNumber); err != nil {
+	if err := i.lane.Take(context.Background(), 0, readers.AnyNumber); err != nil {
 		return false, err
 	}
 	defer i.lane.Give(0)

@@ -130,7 +130,7 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 
 // findKeys reads keys from the file, in the lane of the keys.
 func (d *directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
-	return get(ctx, d.w.in(d.w.readers.key()), func(x *rx) ([]*relay.Key, error) { return keys(x, where, arg) })
+	return get(ctx, d.w.in(d.w.readers.Key()), func(x *rx) ([]*relay.Key, error) { return keys(x, where, arg) })
 }
 
 func keys(x *rx, where string, arg any) (all []*relay.Key, err error) {

@@ -31,8 +31,8 @@ func (d *directory) suggest(err error, a relay.Address, caller relay.KeyNumber) 
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
 		return err
 	}
-	t := d.w.readers.scan(d.keys.mechaOf(caller))
-	t.most = 1
+	t := d.w.readers.Scan(d.keys.mechaOf(caller))
+	t.Most = 1
 	_ = d.w.readIn(context.Background(), t, func(x *rx) error {
 		var viewer relay.Address
 		_, err := x.c.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },

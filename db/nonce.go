@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/readers"
 	"relay/db/relay"
 	"relay/db/ring"
 )
@@ -85,7 +86,7 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errShuttingDown()
+		return readers.ErrShuttingDown()
 	}
 	elapsed := n.seconds(now)
 	if elapsed >= s.nextSweep {

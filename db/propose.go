@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/readers"
 	"relay/db/relay"
 )
 
@@ -109,7 +110,7 @@ func (p *proposer) add(j job, of relay.MechaNumber) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shut {
-		return errShuttingDown()
+		return readers.ErrShuttingDown()
 	}
 	return p.queue.Add(of, j.size(), op{job: &proposal{j, time.Now().Add(p.patience.queued)}})
 }
@@ -130,7 +131,7 @@ func (p *proposer) run() {
 		batch, shut := p.take()
 		err := p.refusal()
 		if p.closing.Err() != nil {
-			err = errShuttingDown()
+			err = readers.ErrShuttingDown()
 		}
 		switch {
 		case len(batch) > 0 && err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -12,8 +13,8 @@ import (
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
 // End is false. Safe for concurrent use.
 func (m *messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
-	t := m.w.readers.scan(q.Sender)
-	t.most = anyNumber // for the same reason as in Stream
+	t := m.w.readers.Scan(q.Sender)
+	t.Most = readers.AnyNumber // for the same reason as in Stream
 	return get(ctx, m.w.in(t), func(x *rx) (relay.ReceiptPage, error) { return receipts(x, q) })
 }
 

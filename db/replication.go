@@ -8,6 +8,7 @@ import (
 
 	"relay/db/admin"
 	"relay/db/file"
+	"relay/db/internal/readers"
 	"relay/db/relay"
 )
 
@@ -142,7 +143,7 @@ func (l *replication) Await(ctx context.Context, p relay.Position) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.db.w.done:
-			return errShuttingDown()
+			return readers.ErrShuttingDown()
 		}
 	}
 	return nil

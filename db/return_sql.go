@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"relay/db/internal/readers"
 	"relay/db/relay"
 )
 
@@ -11,8 +12,8 @@ import (
 // the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
 // although End is false. Safe for concurrent use.
 func (m *messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
-	t := m.w.readers.point(q.Mecha)
-	t.most = anyNumber // for the same reason as in Stream
+	t := m.w.readers.Point(q.Mecha)
+	t.Most = readers.AnyNumber // for the same reason as in Stream
 	return get(ctx, m.w.in(t), func(x *rx) (relay.ReturnPage, error) { return returned(x, q) })
 }
 

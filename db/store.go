@@ -2,9 +2,10 @@ package db
 
 import (
 	"os"
+	"time"
+
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
-	"time"
 )
 
 // Measures gives the counts of this store. Safe for concurrent use.

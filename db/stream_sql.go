@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -11,8 +12,8 @@ import (
 // Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
 // stream). The piece may be empty although End is false.
 func (m *messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
-	t := m.w.readers.point(q.Mecha)
-	t.most = anyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
+	t := m.w.readers.Point(q.Mecha)
+	t.Most = readers.AnyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
 	return get(ctx, m.w.in(t), func(x *rx) (relay.StreamPage, error) { return stream(x, q) })
 }
 
@@ -93,5 +94,5 @@ func latest(x *rx) (p relay.Position, err error) {
 
 // Latest gives the position of the newest committed message, 0 if there is none.
 func (m *messages) Latest(ctx context.Context) (relay.Position, error) {
-	return get(ctx, m.w.in(m.w.readers.key()), latest)
+	return get(ctx, m.w.in(m.w.readers.Key()), latest)
 }

@@ -10,22 +10,23 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
 // occupy takes n idle connections of a lane, until the returned function is called.
-func occupy(t *testing.T, l *lane, n int) (free func()) {
+func occupy(t *testing.T, l *readers.Lane, n int) (free func()) {
 	t.Helper()
-	own := readTurn{l, 0, 0}
+	own := readers.Turn{Lane: l, Of: 0, Most: 0}
 	var taken []*sqlite.Conn
 	free = func() {
 		for _, c := range taken {
-			own.give(c)
+			own.Give(c)
 		}
 	}
 	for range n {
-		c, err := own.take(t.Context())
+		c, err := own.Take(t.Context())
 		if err != nil {
 			free()
 			t.Fatal("a connection is in use:", err)
@@ -35,8 +36,8 @@ func occupy(t *testing.T, l *lane, n int) (free func()) {
 	return free
 }
 
-// waiting waits until n reads of a Mecha wait in the lane.
-func (l *lane) waiting(of relay.MechaNumber, n int) {
+// untilWaiting waits until n reads of a Mecha wait in the lane.
+func untilWaiting(l *readers.Lane, of relay.MechaNumber, n int) {
 	for l.Waiting(of) != n {
 		runtime.Gosched()
 	}
@@ -61,12 +62,12 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	d := openHere(t)
 	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
 	noMatch := relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "normal"} // a word in use, but of a priority
-	scans := d.w.readers.scans
-	defer occupy(t, scans, scanConns-1)()
+	scans := d.w.readers.Scans
+	defer occupy(t, scans, readers.ScanConns-1)()
 	free := occupy(t, scans, 1)
 	var ended atomic.Int32
 	var wg sync.WaitGroup
-	for range scansWait {
+	for range readers.ScansWait {
 		wg.Go(func() {
 			p, err := d.History(t.Context(), noMatch)
 			if err != nil || p.Looked != 10*pieceRows {
@@ -75,12 +76,12 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 			ended.Add(1)
 		})
 	}
-	scans.waiting(busy.Mecha.Number, scansWait)
+	untilWaiting(scans, busy.Mecha.Number, readers.ScansWait)
 	if _, err := d.History(t.Context(), noMatch); relay.ErrorCode(err) != relay.RateLimited {
 		t.Errorf("a scan beyond the bound got %v", err)
 	}
 	wg.Go(func() {
-		err := d.w.readIn(t.Context(), d.w.readers.scan(other.Mecha.Number), func(*rx) error {
+		err := d.w.readIn(t.Context(), d.w.readers.Scan(other.Mecha.Number), func(*rx) error {
 			if n := ended.Load(); n > 0 {
 				t.Errorf("%d scans of the busy Mecha came first", n)
 			}
@@ -90,7 +91,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	scans.waiting(other.Mecha.Number, 1)
+	untilWaiting(scans, other.Mecha.Number, 1)
 	free()
 	wg.Wait()
 }
@@ -108,13 +109,13 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	freeScans := occupy(t, d.w.readers.scans, scanConns)
+	freeScans := occupy(t, d.w.readers.Scans, readers.ScanConns)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a read that waits fails the test
 	defer cancel()
 	if m, err := d.Message(ctx, k.Mecha.Number, d.w.ids.Message(latest)); err != nil || m.Position != latest {
 		t.Error(m, err)
 	}
-	freePoints := occupy(t, d.w.readers.points, pointConns)
+	freePoints := occupy(t, d.w.readers.Points, readers.PointConns)
 	if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: spare.ID}); err != nil {
 		t.Error(err)
 	}
@@ -139,22 +140,22 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
 	d := openHere(t)
 	for range 50 { // in each round, chance decides which reads see their turn first, and which the end
-		free := occupy(t, d.w.readers.points, pointConns)
+		free := occupy(t, d.w.readers.Points, readers.PointConns)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if err := d.w.readIn(ctx, d.w.readers.point(1), func(*rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+				if err := d.w.readIn(ctx, d.w.readers.Point(1), func(*rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
 		}
-		d.w.readers.points.waiting(1, 20)
+		untilWaiting(d.w.readers.Points, 1, 20)
 		cancel()
 		free()
 		wg.Wait()
 	}
-	occupy(t, d.w.readers.points, pointConns)() // all have come back
+	occupy(t, d.w.readers.Points, readers.PointConns)() // all have come back
 }
 
 // One Mecha fills its share of the writer's queue. Still, the next transaction takes

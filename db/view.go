@@ -3,9 +3,11 @@ package db
 import (
 	"context"
 	"errors"
+	"time"
+
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
-	"time"
 )
 
 // as gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
@@ -18,26 +20,26 @@ type inTurns struct {
 }
 
 func (v inTurns) point(ctx context.Context, f func(*rx) error) error {
-	return v.w.readIn(ctx, v.w.readers.point(v.of), f)
+	return v.w.readIn(ctx, v.w.readers.Point(v.of), f)
 }
 
 func (v inTurns) scan(ctx context.Context, f func(*rx) error) error {
-	return v.w.readIn(ctx, v.w.readers.scan(v.of), f)
+	return v.w.readIn(ctx, v.w.readers.Scan(v.of), f)
 }
 
 // in gives readIn for a turn.
-func (w *writer) in(t readTurn) func(context.Context, func(*rx) error) error {
+func (w *writer) in(t readers.Turn) func(context.Context, func(*rx) error) error {
 	return func(ctx context.Context, f func(*rx) error) error { return w.readIn(ctx, t, f) }
 }
 
 // readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
 // Errors: those of take and of f.
-func (w *writer) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
-	c, err := t.take(ctx)
+func (w *writer) readIn(ctx context.Context, t readers.Turn, f func(*rx) error) error {
+	c, err := t.Take(ctx)
 	if err != nil {
 		return err
 	}
-	defer t.give(c)
+	defer t.Give(c)
 	c.Until = time.Now().Add(longestRead)
 	if err := c.Begin(); err != nil {
 		return w.readFault(err)
@@ -60,12 +62,6 @@ func (w *writer) readFault(err error) error {
 		w.fail(err)
 	}
 	return err
-}
-
-func errShuttingDown() error {
-	e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
-	e.RetryAfter = time.Second
-	return e
 }
 
 // errNoRoom refuses any write, and errDiskFull messages.

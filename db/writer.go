@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -58,7 +59,7 @@ type writer struct {
 	opts      storeOptions
 	path      string
 	c         *sqlite.Conn
-	readers   *readerPool
+	readers   *readers.Pool
 	disk      disk
 	listeners listeners
 	measures  *Measures
@@ -100,7 +101,7 @@ func newWriter(o storeOptions, path string) *writer {
 		lookups: newLookups(), opts: o, path: path, measures: newMeasures(), done: make(chan struct{}),
 		disk: disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger},
 	}
-	w.readers = newReaderPool(w.measures, w.done)
+	w.readers = readers.New(readers.Waits{Keys: w.measures.KeyWait, Points: w.measures.PointWait, Scans: w.measures.ScanWait}, w.done)
 	w.watch = newWatch(w, path)
 	w.transact = w.attempt
 	w.foreign = foreign{w: w, readers: w.readers}
@@ -134,7 +135,7 @@ func (w *writer) enqueue(j job, of relay.MechaNumber) {
 	var err error
 	w.mu.Lock()
 	if w.shut {
-		err = errShuttingDown()
+		err = readers.ErrShuttingDown()
 	} else {
 		err = w.queue.Add(of, j.size(), op{job: j})
 	}

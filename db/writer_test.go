@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/readers"
 	"relay/db/relay"
 )
 
@@ -374,7 +375,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	payload := fmt.Sprintf(`{"text":"%0240000d"}`, 1)
 	most := int64(0)
-	var wg, readers sync.WaitGroup
+	var wg, reading sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
 	read := func(x *rx) error {
@@ -383,8 +384,8 @@ func TestTheLogStaysSmall(t *testing.T) {
 		return err
 	}
 	// Reads that overlap leave no moment in which SQLite could restart the log.
-	for _, own := range []readTurn{d.w.readers.scan(1), d.w.readers.scan(2), d.w.readers.point(1)} {
-		readers.Go(func() {
+	for _, own := range []readers.Turn{d.w.readers.Scan(1), d.w.readers.Scan(2), d.w.readers.Point(1)} {
+		reading.Go(func() {
 			for {
 				select {
 				case <-stop:
@@ -414,7 +415,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	}
 	wg.Wait()
 	close(stop)
-	readers.Wait()
+	reading.Wait()
 	if most > 48<<20 { // maxLogPages and a transaction
 		t.Errorf("the log grew to %d MiB while 60 MB were written", most>>20)
 	}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"fmt"
+
 	"relay/db/relay"
 )
 
