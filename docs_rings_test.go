@@ -16,6 +16,16 @@ var ringFolders = map[string]string{
 	"console": "http/console", "mcp": "cmd/mcp", "metrics": "cmd/metrics", "setup": "cmd/setup",
 }
 
+// isTakenOff reports whether a folder is that of a ring, or below it, and the ring is gone.
+func isTakenOff(dir string) bool {
+	for ring, folder := range ringFolders {
+		if strings.HasPrefix(dir+"/", folder+"/") && !docs.Has(ring) {
+			return true
+		}
+	}
+	return false
+}
+
 // A ring that has its folder is registered. A mark names a ring, and a block that is marked ends
 // with the same ring.
 func TestTheMarksOfRings(t *testing.T) {

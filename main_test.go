@@ -89,7 +89,7 @@ func TestThePackagesKeepTheirPlaces(t *testing.T) {
 		}
 	})
 	for _, room := range house {
-		if !seen[room.dir] {
+		if !seen[room.dir] && !isTakenOff(room.dir) {
 			t.Errorf("no imports were found in %s", room.dir)
 		}
 	}

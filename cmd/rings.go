@@ -1,7 +1,7 @@
 package cmd
 
 // The rings. Each is one line here, the folder that it names with all in it, and the tests
-// in this folder that begin with its name: without them the rest builds.
+// in this folder and in that above that begin with its name: without them the rest builds.
 import (
 	_ "relay/cmd/a2a/ring"
 	_ "relay/cmd/clients"
