@@ -4,8 +4,8 @@ package clients
 import (
 	"github.com/spf13/cobra"
 
-	"relay/cmd/internal/cli"
 	"relay/cmd/clients/source"
+	"relay/cmd/internal/cli"
 )
 
 func init() {
