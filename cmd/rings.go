@@ -5,4 +5,5 @@ package cmd
 import (
 	_ "relay/cmd/a2a/ring"
 	_ "relay/cmd/clients"
+	_ "relay/cmd/conformance/ring"
 )

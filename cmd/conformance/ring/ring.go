@@ -1,4 +1,6 @@
-package cmd
+// Package ring is the command relay conformance, by which package conformance judges
+// programs and servers: its flags, and the table of the verdicts.
+package ring
 
 import (
 	"context"
@@ -17,8 +19,16 @@ import (
 	"relay/db/relay"
 )
 
-// conformanceFlags are the flags of relay conformance.
-type conformanceFlags struct {
+func init() {
+	cli.Register(cli.Ring{Name: "conformance", Commands: []cli.Command{{Group: "agents", Make: func(a *cli.App) *cobra.Command {
+		return (&app{a}).command()
+	}}}})
+}
+
+type app struct{ *cli.App }
+
+// judgeFlags are the flags of relay conformance.
+type judgeFlags struct {
 	cli.ClientFlags
 	only           []string
 	role           string
@@ -29,8 +39,8 @@ type conformanceFlags struct {
 	programs, urls []string // what stands after --, and before it
 }
 
-func (a *app) conformanceCommand() *cobra.Command {
-	f := &conformanceFlags{}
+func (a *app) command() *cobra.Command {
+	f := &judgeFlags{}
 	cmd := &cobra.Command{
 		Use:   "conformance (-- PROGRAM [ARGUMENT…] | URL)",
 		Short: "Judge a client program, or a server, by what it does",
@@ -63,7 +73,7 @@ has; they fail no server.`,
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
 				f.urls, f.programs = args[:at], args[at:]
 			}
-			return a.conformance(cmd.Context(), f)
+			return a.judge(cmd.Context(), f)
 		},
 	}
 	flags := cmd.Flags()
@@ -80,10 +90,10 @@ has; they fail no server.`,
 	return cmd
 }
 
-func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
+func (a *app) judge(ctx context.Context, f *judgeFlags) error {
 	switch {
 	case f.list:
-		return a.listConformance()
+		return a.list()
 	case f.vectors:
 		return a.printVectors()
 	case len(f.programs) > 0 && len(f.urls) == 0:
@@ -98,8 +108,8 @@ func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
 
 func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
 
-// listConformance prints what is judged.
-func (a *app) listConformance() error {
+// list prints what is judged.
+func (a *app) list() error {
 	type entry struct {
 		Name    string `json:"name"`
 		Of      string `json:"of"` // program or server
@@ -151,7 +161,7 @@ func knownNames(only, names []string) error {
 	return nil
 }
 
-func (a *app) judgeProgram(ctx context.Context, f *conformanceFlags) error {
+func (a *app) judgeProgram(ctx context.Context, f *judgeFlags) error {
 	var names []string
 	for _, c := range conformance.Cases() {
 		names = append(names, c.Name)
@@ -179,12 +189,12 @@ func (a *app) judgeProgram(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.printConformance("case", results)
+	return a.printResults("case", results)
 }
 
-// printConformance prints a table of results; exit code 1 if one speaks against what was
+// printResults prints a table of results; exit code 1 if one speaks against what was
 // judged.
-func (a *app) printConformance(what string, results []conformance.Result) error {
+func (a *app) printResults(what string, results []conformance.Result) error {
 	failed := 0
 	for _, r := range results {
 		if r.Failed() {
@@ -247,7 +257,7 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 }
 
 // judgeServer asks a server. Its keys come from the environment or files.
-func (a *app) judgeServer(ctx context.Context, f *conformanceFlags) error {
+func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
 	var names []string
 	for _, c := range conformance.Checks() {
 		names = append(names, c.Name)
@@ -273,17 +283,17 @@ func (a *app) judgeServer(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return cli.InFlags(err)
 	}
-	return a.printConformance("check", results)
+	return a.printResults("check", results)
 }
 
 // firstCredentials reads those of the first Mecha, as every client does.
-func (f *conformanceFlags) firstCredentials() (conformance.Credentials, error) {
+func (f *judgeFlags) firstCredentials() (conformance.Credentials, error) {
 	key, secret, err := f.Secrets()
 	return conformance.Credentials{Address: relay.Address(f.first), Key: key, Secret: secret}, err
 }
 
 // secondCredentials reads those of the second, from variables of its own.
-func (f *conformanceFlags) secondCredentials() (conformance.Credentials, error) {
+func (f *judgeFlags) secondCredentials() (conformance.Credentials, error) {
 	key := os.Getenv("RELAY_SECOND_KEY")
 	if f.secondKeyFile != "" {
 		b, err := os.ReadFile(f.secondKeyFile)
