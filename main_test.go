@@ -47,10 +47,11 @@ var house = []struct{ dir, ours, unseen string }{
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
 	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
-	{"db", "db/admin db/cache db/file db/inspect db/internal/readers db/internal/sqlite db/lock db/measure db/relay db/ring db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db", "db/admin db/cache db/file db/inspect db/internal/late db/internal/readers db/internal/sqlite db/lock db/measure db/relay db/ring db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/admin", "db/relay", "net/http github.com golang.org modernc.org database"},
 	{"db/file", "db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
 	{"db/inspect", "db/relay", "net github.com golang.org modernc.org database"},
+	{"db/internal/late", "db/internal/sqlite", "os net github.com golang.org modernc.org database"},
 	{"db/internal/readers", "db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/sqlite", "", "net/http github.com"},
 	{"db/lock", "", "net github.com modernc.org database"},

@@ -155,16 +155,6 @@ func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (l
 	if err := r.Close(); err != nil {
 		return nil, 0, err
 	}
-	if t.w.opts.Serve { // the index may lack the messages of this transaction
-		for _, m := range t.brought.Messages {
-			if len(list) == c.Limit || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
-				continue
-			}
-			if _, err := t.c.Row(take, toClaim+"(SELECT ? AS position) p CROSS JOIN "+areFresh, int64(m.Position)); err != nil {
-				return nil, 0, err
-			}
-		}
-	}
 	next = t.last + 1
 	if len(list) == c.Limit {
 		next = list[c.Limit-1].position + 1

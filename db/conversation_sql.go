@@ -72,7 +72,7 @@ func (s *sending) hasMessages(t *tx, conversation int64) (bool, error) {
 	if indexed || err != nil {
 		return indexed, err
 	}
-	u, err := s.mailbox.findJoined(t, conversation)
+	u, err := findJoined(&t.rx, conversation, 0, math.MaxInt64)
 	if err != nil || u.none {
 		return false, err
 	}

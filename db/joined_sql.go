@@ -18,26 +18,20 @@ const (
 // findJoined looks for the messages in [from, to) that have joined a conversation, and that
 // the index may lack.
 func findJoined(x *rx, conversation int64, from, to relay.Position) (unindexed, error) {
-	return findLate(x, wanted{conversation: conversation}, from, to, nil)
+	return findLate(x, wanted{conversation: conversation}, from, to)
 }
 
 // findReplies looks for the messages after a position that answer a question, and that the
 // index may lack.
 func findReplies(x *rx, question, after relay.Position) (unindexed, error) {
-	return findLate(x, wanted{question: question}, after+1, math.MaxInt64, nil)
+	return findLate(x, wanted{question: question}, after+1, math.MaxInt64)
 }
 
-// findJoined looks for all messages that have joined a conversation, and that the index may
-// lack, also those of this transaction.
-func (m *mailbox) findJoined(t *tx, conversation int64) (unindexed, error) {
-	return findLate(&t.rx, wanted{conversation: conversation}, 0, math.MaxInt64, m.inserted)
-}
-
-func findLate(x *rx, w wanted, from, to relay.Position, own []indexedMessage) (unindexed, error) {
+func findLate(x *rx, w wanted, from, to relay.Position) (unindexed, error) {
 	after, err := indexedUpto(x)
 	u := unindexed{wanted: w, after: after}
 	if err == nil {
-		u.find(x.late, from, to, own)
+		u.find(x.late, from, to)
 	}
 	return u, err
 }

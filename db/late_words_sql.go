@@ -1,10 +1,40 @@
 package db
 
 import (
+	"math"
 	"strconv"
 
+	"relay/db/internal/late"
 	"relay/db/internal/sqlite"
 )
+
+// The table `word_hash` is the index that finds a word by its text. Each label that a client
+// makes up is a new word, and its hash stands anywhere in that table. If every word were
+// indexed with its own transaction, it would change a page of its own, and that was a quarter
+// of what labelled messages wrote. So a server writes this index late, as it does with the
+// mailboxes (mailbox.go), up to the watermark `words_indexed_upto`.
+
+const rowsPerNewWord = 4 // rows inserted, at most, for every new word; a segment is then indexed when a quarter of the next one has come
+
+// wordSegment is how many words a segment has. A word takes about 100 bytes of memory, and a
+// server has up to three segments: 5 MB. It is a variable, so that tests can have many.
+var wordSegment = 16384
+
+// A hashedWord is a word by the hash of its text. Two texts may have one hash.
+type hashedWord struct{ hash, id int64 }
+
+// Position implements late.Item.
+func (w hashedWord) Position() int64 { return w.id }
+
+// Key implements late.Item.
+func (w hashedWord) Key(int) (of int64, is bool) { return w.hash, true }
+
+func newLateWords() *late.Index[hashedWord, int64] {
+	return late.New[hashedWord](late.Options[int64]{
+		Tables:    []func(*sqlite.Conn, []late.Row[int64]) error{insertHashes},
+		Watermark: setWordsIndexed, Segment: wordSegment, PerItem: rowsPerNewWord, Least: leastRows,
+	})
+}
 
 const (
 	wordInIndex = `SELECT coalesce((SELECT value FROM setting WHERE name = 'words_indexed_upto'), 0),
@@ -20,8 +50,9 @@ func (l *lookups) findWord(c *sqlite.Conn, text string) (id int64, err error) {
 	if id != 0 || err != nil {
 		return id, err
 	}
-	late, known := l.lateWords.find(hash, after)
-	for _, id := range late {
+	// Some of these may be of no word, because it was removed, or is not committed.
+	some, _, known := l.lateWords.Find(after, 0, math.MaxInt64, late.Key{Of: hash})
+	for _, id := range some {
 		if is, err := c.Row(nil, "SELECT 1 FROM word WHERE id = ? AND text = ?", id, text); is || err != nil {
 			return id, err
 		}
@@ -41,12 +72,12 @@ func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
 	}
 	d.words[text] = id
 	d.used.Put(id, p, 1)
-	hash := t.ids.WordHash(text)
-	if t.w.opts.Serve {
-		t.lateWords.expect(hashedWord{hash, id})
-		return id, nil
+	if w := (hashedWord{t.ids.WordHash(text), id}); t.w.opts.Serve {
+		t.lateWords.Expect(w)
+	} else {
+		err = t.lateWords.InsertOne(t.c, w)
 	}
-	return id, t.c.Exec("INSERT INTO word_hash (hash, word) VALUES (?, ?)", hash, id)
+	return id, err
 }
 
 // removeWord removes a word. The server's memory of words may keep its number for a while. That
@@ -63,15 +94,15 @@ func (room *dictionary) removeWord(t *tx, id int64, text string) error {
 }
 
 // insertHashes inserts rows of the index, of those words that are still there.
-func insertHashes(c *sqlite.Conn, rows []hashedWord) error {
+func insertHashes(c *sqlite.Conn, rows []late.Row[int64]) error {
 	b := make([]byte, 0, 2+32*len(rows))
 	b = append(b, '[')
 	for i, r := range rows {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(append(b, '['), r.hash, 10)
-		b = append(strconv.AppendInt(append(b, ','), r.id, 10), ']')
+		b = strconv.AppendInt(append(b, '['), r.Of, 10)
+		b = append(strconv.AppendInt(append(b, ','), r.At, 10), ']')
 	}
 	return c.Exec(`INSERT OR IGNORE INTO word_hash (hash, word) SELECT j.value ->> 0, w.id
 		FROM json_each(?) j CROSS JOIN word w ON w.id = j.value ->> 1`, string(append(b, ']')))
@@ -81,123 +112,32 @@ func setWordsIndexed(c *sqlite.Conn, upto int64) error {
 	return c.Exec("UPDATE setting SET value = ? WHERE name = 'words_indexed_upto'", upto)
 }
 
-// wordWriter inserts the rows of a segment of words, some with each
-// transaction that brings new words. They are neighbours in the index.
-type wordWriter struct {
-	w     *writer
-	late  *lateWords
-	rest  []hashedWord // the rows of the segment that are still to be inserted
-	upto  int64        // the end of the segment
-	due   int          // how many rows may be inserted now
-	tried int          // how many rows the present transaction inserts
-}
-
-// start reads the words after the watermark, which a killed server has not indexed, or only some
-// of them. They are the first segment. If they are far more than a server leaves, it indexes them at
-// once, a part at a time.
-func (s *wordWriter) start() error {
+// startIndex reads the words after the watermark, which a killed server has not indexed, or only
+// some of them. If they are far more than a server leaves, it indexes them at once, a part at a
+// time.
+func (d *dictionary) startIndex() error {
+	w, most := d.w, 4*wordSegment
+	if w.cramped { // nothing can be written
+		most = -1 // any number
+	}
 	for {
-		after, err := s.w.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
+		after, err := w.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
 		if err != nil {
 			return err
 		}
-		all := newSegmentOfWords(after)
-		most := int64(4 * wordSegment)
-		if s.w.cramped { // nothing can be written
-			most = -1 // any number
-		}
-		r := s.w.c.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, most)
-		for r.Next() {
-			all.add(hashedWord{s.w.ids.WordHash(r.Text(1)), r.Int(0)})
-		}
-		if err := r.Close(); err != nil {
+		n := 0
+		err = w.lateWords.Start(after, func(add func(hashedWord)) error {
+			r := w.c.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
+			for ; r.Next(); n++ {
+				add(hashedWord{w.ids.WordHash(r.Text(1)), r.Int(0)})
+			}
+			return r.Close()
+		})
+		if err != nil || n != most {
 			return err
 		}
-		if int64(all.count) != most {
-			if s.late.collecting = all; all.count > 0 {
-				s.next()
-			}
-			return nil
-		}
-		if err := s.indexNow(all); err != nil {
+		if err := w.lateWords.InsertNow(w.c); err != nil {
 			return err
-		}
-	}
-}
-
-// indexNow indexes words in a transaction of its own, at the start.
-func (s *wordWriter) indexNow(all *segmentOfWords) error {
-	c := s.w.c
-	if err := c.BeginWrite(); err != nil {
-		return err
-	}
-	err := insertHashes(c, all.words.sorted())
-	if err == nil {
-		err = setWordsIndexed(c, all.last)
-	}
-	if err != nil {
-		c.Rollback()
-		return err
-	}
-	return c.Commit()
-}
-
-// next begins to insert the segment that has been collected.
-func (s *wordWriter) next() {
-	of := s.late.seal()
-	s.rest, s.upto, s.due = of.words.sorted(), of.last, 0
-}
-
-// board inserts rows of the segment, if enough are due.
-func (s *wordWriter) board(t *tx) error {
-	s.tried = 0
-	if len(s.rest) == 0 {
-		return nil
-	}
-	s.due += rowsPerNewWord * len(s.late.open)
-	n := min(s.due, len(s.rest))
-	if n < leastRows && n < len(s.rest) {
-		return nil
-	}
-	s.tried = n
-	if err := insertHashes(t.c, s.rest[:n]); err != nil || n < len(s.rest) {
-		return err
-	}
-	return setWordsIndexed(t.c, s.upto)
-}
-
-// arrived notes the words and the rows that were committed. When the segment is indexed, and the
-// next one is long enough, it begins to insert that.
-func (s *wordWriter) arrived(*tx) {
-	if s.late.collecting == nil {
-		return // this process does not serve, so it has indexed its words at once
-	}
-	s.late.collect()
-	if s.tried > 0 {
-		s.due -= s.tried
-		if s.rest = s.rest[s.tried:]; len(s.rest) == 0 {
-			s.late.finish()
-		}
-	}
-	if len(s.rest) == 0 && s.late.collecting.count >= wordSegment {
-		s.next()
-	}
-}
-
-// flush indexes all words when the store closes. If that fails, the next start indexes them.
-func (s *wordWriter) flush() {
-	for s.late.collecting != nil && s.w.failed() == nil && !s.w.disk.low.Load() {
-		if len(s.rest) == 0 {
-			if s.late.collecting.count == 0 {
-				return
-			}
-			s.next()
-		}
-		before := len(s.rest)
-		s.due = rowsWhenClosing
-		s.w.commit(nil)
-		if len(s.rest) == before {
-			return
 		}
 	}
 }

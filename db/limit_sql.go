@@ -96,7 +96,7 @@ func (s *sending) readLimit(t *tx, conversation int64) (l conversationLimit, err
 // counts no further than most.
 func (s *sending) countConversation(t *tx, conversation, most int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
-	u, err := s.mailbox.findJoined(t, conversation)
+	u, err := findJoined(&t.rx, conversation, 0, math.MaxInt64)
 	if err != nil {
 		return l, err
 	}

@@ -119,7 +119,6 @@ func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 type dictionary struct {
 	quiet
 	w           *writer
-	index       wordWriter
 	used        *cache.Cache[int64, relay.Position] // word.used of recent words, as the file has it
 	words       map[string]int64                    // words that were found or made; 0 for a removed one
 	mechas      map[relay.Address]int64             // Mechas that were found or made; 0 for a removed one
@@ -129,12 +128,12 @@ type dictionary struct {
 }
 
 func newDictionary(w *writer) *dictionary {
-	return &dictionary{w: w, index: wordWriter{w: w, late: w.lateWords}, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
+	return &dictionary{w: w, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
 		mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
 }
 
 func (d *dictionary) Begin(t *tx) {
-	d.w.lateWords.begin()
+	d.w.lateWords.Begin()
 	clear(d.words)
 	clear(d.mechas)
 	clear(d.foundWords)
@@ -143,7 +142,7 @@ func (d *dictionary) Begin(t *tx) {
 	t.foundWords, t.foundMechas = d.foundWords, d.foundMechas
 }
 
-func (d *dictionary) Board(t *tx) error { return d.index.board(t) }
+func (d *dictionary) Board(t *tx) error { return t.lateWords.Board(t.c, nil) }
 
 func (d *dictionary) Arrived(t *tx) {
 	w := d.w
@@ -163,7 +162,7 @@ func (d *dictionary) Arrived(t *tx) {
 	if t.changed&entriesChanged != 0 { // a Mecha may have been removed
 		w.mechas.forget()
 	}
-	d.index.arrived(t)
+	t.lateWords.Arrived(0, nil, nil)
 }
 
 func (d *dictionary) Forget() {
@@ -171,7 +170,7 @@ func (d *dictionary) Forget() {
 	d.used.Forget()
 }
 
-func (d *dictionary) Flush() { d.index.flush() }
+func (d *dictionary) Flush() { d.w.lateWords.Flush(d.w.mayWrite, d.w.commitRows) }
 
 // word gives the word of a number, address the address of a Mecha's number; "" for 0.
 func word(x *rx, id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }

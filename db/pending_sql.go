@@ -34,8 +34,9 @@ func (m *messages) CountPending(ctx context.Context) (Pending, error) {
 		c.bounds[i] = relay.PositionAt(now.Add(-age))
 	}
 	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
-	upto := c.addLate(m.w.lookups.late)
-	for at := (indexRow{}); at.of >= 0; {
+	// The tables may have further rows after upto, of messages that are counted here.
+	upto := m.w.lookups.late.Lists(inPending, c.addSorted)
+	for at := (indexRow{}); at.Of >= 0; {
 		err := m.w.as(0).scan(ctx, func(x *rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
@@ -56,27 +57,6 @@ type pendingCount struct {
 	bounds []relay.Position // the newest position of each age
 	older  []int
 	oldest relay.Position
-}
-
-// addLate counts the messages after the index tables' end, and gives that end. The tables
-// may have further rows, of messages that addLate has counted.
-func (c *pendingCount) addLate(l *lateIndex) (upto relay.Position) {
-	l.mu.RLock()
-	segments := []*segment{l.indexed, l.indexing, l.collecting}
-	l.mu.RUnlock()
-	upto = relay.MaxPosition
-	for _, s := range segments {
-		if s == nil {
-			continue
-		}
-		upto = min(upto, s.after)
-		l.mu.RLock() // for each segment, because the writer waits for it
-		for _, list := range s.pending {
-			c.addSorted(list)
-		}
-		l.mu.RUnlock()
-	}
-	return upto
 }
 
 // addSorted counts messages that stand in their order.
@@ -102,20 +82,20 @@ const countReceived = `SELECT count(*), count(*) FILTER (WHERE position <= ?5), 
 // row that it has reached; its Mecha is negative at the end.
 func (c *pendingCount) addIndexed(x *rx, at indexRow, upto relay.Position) (indexRow, error) {
 	for rows, mechas := 0, 0; rows < pendingRows && mechas < pendingMecha; mechas++ {
-		if at.position == 0 { // the Mecha is done
-			next, err := x.c.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", at.of)
+		if at.At == 0 { // the Mecha is done
+			next, err := x.c.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", at.Of)
 			if err != nil || next < 0 {
-				return indexRow{of: -1}, err
+				return indexRow{Of: -1}, err
 			}
-			at.of = next
+			at.Of = next
 		}
-		args := []any{at.of, int64(at.position), int64(upto), int64(pendingRows)}
+		args := []any{at.Of, int64(at.At), int64(upto), int64(pendingRows)}
 		for _, b := range c.bounds[1:] {
 			args = append(args, int64(b))
 		}
 		n := 0
 		_, err := x.c.Row(func(r *sqlite.Rows) {
-			n, at.position = int(r.Int(0)), relay.Position(r.Int(7))
+			n, at.At = int(r.Int(0)), relay.Position(r.Int(7))
 			for i := range c.older {
 				c.older[i] += int(r.Int(i))
 			}
@@ -127,7 +107,7 @@ func (c *pendingCount) addIndexed(x *rx, at indexRow, upto relay.Position) (inde
 			return at, err
 		}
 		if rows += n; n < pendingRows {
-			at.position = 0
+			at.At = 0
 		}
 	}
 	return at, nil

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/internal/late"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -41,12 +42,12 @@ type lookups struct {
 	ids       *relay.IDs
 	words     *names[string]
 	mechas    *names[relay.Address]
-	late      *lateIndex
-	lateWords *lateWords
+	late      *late.Index[indexedMessage, relay.Position]
+	lateWords *late.Index[hashedWord, int64]
 }
 
 func newLookups() *lookups {
-	l := &lookups{mechas: newMechas(), late: &lateIndex{}, lateWords: &lateWords{}}
+	l := &lookups{mechas: newMechas(), late: newLateMessages(), lateWords: newLateWords()}
 	l.words = newWords(l.findWord)
 	return l
 }

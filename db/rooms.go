@@ -41,7 +41,7 @@ func (d *DB) start() error {
 	d.directory.keyUse.wrote = now
 	starts := []func() error{d.progress.start, d.learning.start, d.sending.start}
 	if d.opts.Serve {
-		starts = append(starts, d.mailbox.segments.start, d.dictionary.index.start,
+		starts = append(starts, d.mailbox.startIndex, d.dictionary.startIndex,
 			func() error { return d.retention.start(now) }, func() error { return d.replays.restore(now) })
 	}
 	for _, start := range starts {

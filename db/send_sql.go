@@ -223,7 +223,7 @@ func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipie
 	if err := s.join(t, conversation, recipient); err != nil {
 		return 0, err
 	}
-	return p, s.mailbox.index(t, indexedMessage{p, recipient, sender.Mecha.Number, conversation, answered.position})
+	return p, s.mailbox.index(t, indexedMessage{position: p, recipient: recipient, sender: sender.Mecha.Number, conversation: conversation, question: answered.position})
 }
 
 // record makes the message for the listeners, and the answer for the sender.

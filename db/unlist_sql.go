@@ -29,10 +29,10 @@ func (room *mailbox) unlist(t *tx, messages []indexedMessage) error {
 			continue
 		}
 		// Another process must leave nothing behind that a server would have to know of.
-		if err := deleteReceived(t, indexRow{int64(m.recipient), m.position}); err != nil {
+		if err := deleteReceived(t, indexRow{Of: int64(m.recipient), At: m.position}); err != nil {
 			return err
 		}
-		if err := deleteSent(t, indexRow{int64(m.sender), m.position}); err != nil {
+		if err := deleteSent(t, indexRow{Of: int64(m.sender), At: m.position}); err != nil {
 			return err
 		}
 	}
@@ -40,11 +40,11 @@ func (room *mailbox) unlist(t *tx, messages []indexedMessage) error {
 }
 
 func deleteReceived(t *tx, r indexRow) error {
-	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", r.of, int64(r.position))
+	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", r.Of, int64(r.At))
 }
 
 func deleteSent(t *tx, r indexRow) error {
-	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.of, int64(r.position))
+	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.Of, int64(r.At))
 }
 
 // unlister deletes the rows of removed messages. It gathers some thousands of messages
@@ -95,13 +95,13 @@ func (u *unlister) begin() {
 	n := min(len(u.waiting), unlistAtOnce)
 	for _, m := range u.waiting[:n] {
 		u.begun = append(u.begun, m.position)
-		u.received = append(u.received, indexRow{int64(m.recipient), m.position})
-		u.sent = append(u.sent, indexRow{int64(m.sender), m.position})
+		u.received = append(u.received, indexRow{Of: int64(m.recipient), At: m.position})
+		u.sent = append(u.sent, indexRow{Of: int64(m.sender), At: m.position})
 	}
 	u.waiting = slices.Clone(u.waiting[n:])
 	for _, rows := range [][]indexRow{u.received, u.sent} {
 		slices.SortFunc(rows, func(a, b indexRow) int {
-			return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.position, b.position))
+			return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.At, b.At))
 		})
 	}
 }

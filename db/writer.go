@@ -321,6 +321,12 @@ func (w *writer) doNow(c chore, done func(error)) {
 	w.commit([]op{{job: &choreJob{c, done}}})
 }
 
+// commitRows makes a transaction of the rows that the rooms add.
+func (w *writer) commitRows() { w.commit(nil) }
+
+// mayWrite reports whether rows that can wait may be written.
+func (w *writer) mayWrite() bool { return w.failed() == nil && !w.disk.low.Load() }
+
 // logged gives a done function for the store's own chores: it logs an error, since no
 // caller waits for it.
 func (w *writer) logged(fault string) func(error) {
