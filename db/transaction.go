@@ -223,16 +223,3 @@ func (w *writer) explain(err error) error {
 	}
 	return &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 }
-
-// erasing runs f so that SQLite overwrites what f removes, also where whole pages become free.
-// That costs writes, so it is not for every job.
-func (t *tx) erasing(f func() error) error {
-	if _, err := t.c.Row(nil, "PRAGMA secure_delete = ON"); err != nil {
-		return err
-	}
-	err := f()
-	if _, off := t.c.Row(nil, "PRAGMA secure_delete = FAST"); err == nil {
-		err = off
-	}
-	return err
-}
