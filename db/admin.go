@@ -112,7 +112,7 @@ func (h *handover) Time() int64                                 { return 0 }
 func (h *handover) Used(relay.NonceHash) bool                   { return false }
 func (h *handover) Waiting() (n int, oldest time.Time)          { return 0, time.Time{} }
 func (h *handover) Await(context.Context, relay.Position) error { return nil }
-func (h *handover) Place() Place                                { return Place{} }
+func (h *handover) Applied() uint64                             { return 0 }
 func (h *handover) Start()                                      {}
 func (h *handover) Stop()                                       { h.Close() }
 func (h *handover) Close()                                      { h.admin.Close() }

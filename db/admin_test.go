@@ -139,7 +139,7 @@ func TestCommandsLearnThatTheServerStops(t *testing.T) {
 	revoked := make(chan error, 1)
 	go func() { revoked <- c.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}) }()
 	<-silent
-	a.w.replicated().propose.patience.closing = time.Millisecond
+	replicated(a.w).propose.patience.closing = time.Millisecond
 	a.stop()
 	a.want(relay.StoreFailed, <-revoked)
 	l.set(func() { l.silent = nil })

@@ -58,7 +58,7 @@ func TestAFileIsACopyOfALogForAWhile(t *testing.T) {
 		t.Errorf("the copy follows %x, not %x", a.Place().Log, id)
 	}
 	wantEnd(a, b)
-	was := a.w.replicated().replica.file.Last
+	was := replicated(a.w).replica.file.Last
 	if err := LeaveLog(a.options.Path, a.options.Schema, maria, "back again"); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,10 @@ func (w *writer) awaitNodes(ctx context.Context, write relay.Write) {
 	if w.opts.Seen == nil || !w.table.decidesKeys(write) {
 		return
 	}
-	number := w.place().Applied // the write was applied, so it is not later
+	number := uint64(0)
+	if w.log != nil {
+		number = w.log.Applied() // the write was applied, so it is not later
+	}
 	if err := w.opts.Seen(ctx, number); err != nil && ctx.Err() == nil {
 		w.opts.Logger.Warn("it is not known whether all nodes have applied a change of keys", "entry", number, "error", err)
 	}

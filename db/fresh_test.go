@@ -91,7 +91,7 @@ func TestReplicasReadWhatAnotherHasWritten(t *testing.T) {
 func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) (err error) {
 	at, _ := d.w.ids.MessagePosition(s.ID)
 	for range 20 {
-		last, _ := d.w.replicated().replica.reach.look()
+		last, _ := replicated(d.w).replica.reach.look()
 		began := time.Now()
 		err = read(d, s)
 		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < longestLag {

@@ -78,8 +78,9 @@ type sharedLog interface {
 	// Await waits until this copy has applied the log up to a position that an answer of some
 	// node has shown. Errors: NotCurrent, ShuttingDown, and that of ctx. Safe for concurrent use.
 	Await(ctx context.Context, p relay.Position) error
-	// Place returns the place of this copy. Safe for concurrent use.
-	Place() Place
+	// Applied returns the number of the last entry whose writes are committed. Safe for
+	// concurrent use.
+	Applied() uint64
 	// Start starts the goroutines of the log. Stop proposes what waits, waits a moment for the
 	// outcomes, and then follows the log no more. The writer must be running.
 	Start()

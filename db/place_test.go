@@ -13,8 +13,8 @@ import (
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	a := newNode(t, l, "a", Options{}, func(d *DB) { d.w.replicated().follow.most = 1 }).found()
-	b := newNode(t, l, "b", Options{}, func(d *DB) { d.w.replicated().follow.most = 500 }).copyOf(a)
+	a := newNode(t, l, "a", Options{}, func(d *DB) { replicated(d.w).follow.most = 1 }).found()
+	b := newNode(t, l, "b", Options{}, func(d *DB) { replicated(d.w).follow.most = 500 }).copyOf(a)
 	if p := a.Place(); p.Applied != 0 || p.Log != b.Place().Log {
 		t.Errorf("at first: %+v, %+v", p, b.Place())
 	}
@@ -65,12 +65,12 @@ func TestReplicasProposeNothingWhileTheyAreCutOff(t *testing.T) {
 	fresh.Store(true)
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{Fresh: fresh.Load}, func(d *DB) {
-		d.w.replicated().propose.patience.look = time.Millisecond
+		replicated(d.w).propose.patience.look = time.Millisecond
 	}).found()
 	k := a.issue("bob^demo")
 	fresh.Store(false)
 	before := l.length()
-	queued := &a.w.replicated().propose.patience.queued // only the goroutine that sends reads it
+	queued := &replicated(a.w).propose.patience.queued // only the goroutine that sends reads it
 	usual := *queued
 	*queued = 50 * time.Millisecond
 	_, err := a.Send(a.message(k, 0))

@@ -9,8 +9,8 @@ import (
 	"relay/db/relay"
 )
 
-// foundLog makes the writer's file the first copy that follows a log.
-func (w *writer) foundLog() (at file.Replica, err error) {
+// becomeCopy makes the writer's file the first copy that follows a log.
+func becomeCopy(w *writer) (at file.Replica, err error) {
 	if err := w.c.BeginWrite(); err != nil {
 		return at, err
 	}
@@ -26,7 +26,7 @@ func (w *writer) foundLog() (at file.Replica, err error) {
 // leaveSyncs has the transactions of a copy that follows a log be synced at checkpoints alone.
 // What a power cut takes from the end of the file is in the log, which syncs each entry, and is
 // applied again: the place in the log is lost with the rows.
-func (w *writer) leaveSyncs() error { return w.c.Exec("PRAGMA synchronous = NORMAL") }
+func leaveSyncs(w *writer) error { return w.c.Exec("PRAGMA synchronous = NORMAL") }
 
 // start reads the origins, and the nonces that still count.
 func (r *replica) start() error {

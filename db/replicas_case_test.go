@@ -171,7 +171,7 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	k := a.issue("bob^demo")
 	a.stop()
 	patience := patience{queued: time.Hour, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
-	a.prepare = func(d *DB) { d.w.replicated().propose.patience = patience }
+	a.prepare = func(d *DB) { replicated(d.w).propose.patience = patience }
 	a.start()
 	silent := make(chan struct{}, 1)
 	l.set(func() { l.silent = silent })
@@ -186,7 +186,7 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[0] <- err })
 	<-under // it is under way, so the next one waits
-	a.w.replicated().propose.patience.queued = 20 * time.Millisecond
+	replicated(a.w).propose.patience.queued = 20 * time.Millisecond
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[1] <- err })
 	a.want(relay.Overloaded, <-outcomes[1])
 	a.stop()

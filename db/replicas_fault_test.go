@@ -28,7 +28,7 @@ func TestReplicasEndAllWaitersAtAnEntryThatTheyCannotRead(t *testing.T) {
 	l.mu.Lock()
 	all := append([]LogEntry(nil), l.entries[1:]...)
 	l.mu.Unlock()
-	if err := a.w.replicated().follow.deliver(all); err != nil { // at once, while Follow waits for the cut to end
+	if err := replicated(a.w).follow.deliver(all); err != nil { // at once, while Follow waits for the cut to end
 		t.Fatal(err)
 	}
 	a.log.cut.Unlock()
@@ -128,7 +128,7 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	k, other := a.issue("bob^demo"), a.issue("eve^demo")
 	b.stop()
 	b.prepare = func(d *DB) {
-		d.w.replicated().propose.patience.queued, d.w.replicated().propose.patience.flight = time.Hour, time.Hour
+		replicated(d.w).propose.patience.queued, replicated(d.w).propose.patience.flight = time.Hour, time.Hour
 	}
 	b.start()
 	b.catchUp()

@@ -158,10 +158,10 @@ func TestReplicasAreFoundedAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{}, nil).found()
-	first := a.w.replicated().replica.file.Log
+	first := replicated(a.w).replica.file.Log
 	a.stop()
 	a.found()
-	if id := a.w.replicated().replica.file.Log; id != first || id == (file.LogID{}) {
+	if id := replicated(a.w).replica.file.Log; id != first || id == (file.LogID{}) {
 		t.Errorf("the second try has named the log %x, the first one %x", id, first)
 	}
 	a.issue("bob^demo")

@@ -11,7 +11,7 @@ import (
 
 // startKnowing starts a node again, as by a program that knows the rules up to a version.
 func (n *node) startKnowing(rules int64) error {
-	n.prepare = func(d *DB) { d.w.replicated().replica.knows = rules }
+	n.prepare = func(d *DB) { replicated(d.w).replica.knows = rules }
 	return n.tryToStart()
 }
 
@@ -56,7 +56,7 @@ func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 		t.Errorf("it is at %+v; before the change were %d entries", at, before)
 	}
 	late.stop()
-	again := newNode(t, l, "again", a.options, func(d *DB) { d.w.replicated().replica.knows = 2 }) // with its file, which the failed store holds until the process ends
+	again := newNode(t, l, "again", a.options, func(d *DB) { replicated(d.w).replica.knows = 2 }) // with its file, which the failed store holds until the process ends
 	again.copyOf(late)
 	wantEnd(a, b, again)
 	for _, n := range []*node{a, b, again} {
@@ -64,7 +64,7 @@ func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 			t.Errorf("the rules %d are in force", at.Version)
 		}
 	}
-	if kinds := kindsOfAll(l, a.w.replicated().propose.origin); kinds["*relay.Activate"] != 1 {
+	if kinds := kindsOfAll(l, replicated(a.w).propose.origin); kinds["*relay.Activate"] != 1 {
 		t.Errorf("the entries are %v", kinds)
 	}
 	if err := a.startKnowing(1); err == nil || !strings.Contains(err.Error(), "a newer relay") { // the program of this test is older than the rules

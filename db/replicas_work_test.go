@@ -25,7 +25,7 @@ func TestReplicasLeaveTheirOwnWorkToOne(t *testing.T) {
 		b.poke(func() { b.progress.expiry.next, b.progress.overdue.next = 1, 1 }) // as when its clock has come there
 	}
 	b.mustSend(k, 0)
-	if kinds := kindsOfAll(l, b.w.replicated().propose.origin); len(kinds) != 1 {
+	if kinds := kindsOfAll(l, replicated(b.w).propose.origin); len(kinds) != 1 {
 		t.Errorf("though it does not keep the log, it has proposed %v", kinds)
 	}
 	// The log's time decides what is due.
@@ -59,13 +59,13 @@ func TestReplicasRemoveMessagesTogether(t *testing.T) {
 	}
 	b.keep(true)
 	b.until(func() bool { return b.Measures().Removed.Load() == 5 })
-	b.until(func() bool { return kindsOfAll(l, b.w.replicated().propose.origin)["*relay.Act"] > 0 })
+	b.until(func() bool { return kindsOfAll(l, replicated(b.w).propose.origin)["*relay.Act"] > 0 })
 	b.keep(false)
 	for range 2 { // pieces that were begun are ended
 		b.catchUp()
 		a.catchUp()
 	}
-	if kinds := kindsOfAll(l, a.w.replicated().propose.origin); kinds["*relay.PruneMessages"]+kinds["*relay.PruneUnused"] > 0 {
+	if kinds := kindsOfAll(l, replicated(a.w).propose.origin); kinds["*relay.PruneMessages"]+kinds["*relay.PruneUnused"] > 0 {
 		t.Errorf("a node that does not keep the log has proposed %v", kinds)
 	}
 	b.stop()
@@ -151,13 +151,13 @@ func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
 		for n := l.length(); ; n = l.length() {
 			b.catchUp()
 			b.poke(func() {}) // so the outcomes of these entries are known
-			if b.Measures().Removed.Load() == 5*(round+1) && len(notesOf(l, b.w.replicated().propose.origin)) > 0 {
+			if b.Measures().Removed.Load() == 5*(round+1) && len(notesOf(l, replicated(b.w).propose.origin)) > 0 {
 				break
 			}
 			l.waitForLength(n+1, nil)
 		}
 	}
-	from := b.w.replicated().propose.origin
+	from := replicated(b.w).propose.origin
 	b.stop()
 	b.keep(false)
 	removed, notes := 0, notesOf(l, from)

@@ -47,7 +47,7 @@ func (d *DB) openLog() error {
 	case !follows && !d.opts.FoundLog:
 		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.w.path)
 	case !follows:
-		if at, err = w.foundLog(); err != nil {
+		if at, err = becomeCopy(w); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (d *DB) openLog() error {
 	if l.replica, err = newReplica(w, at); err != nil {
 		return err
 	}
-	if err := w.leaveSyncs(); err != nil {
+	if err := leaveSyncs(w); err != nil {
 		return err
 	}
 	w.last, w.ordered = at.Last, true
@@ -77,7 +77,7 @@ func (l *replication) Apply(ops []op)                      { l.follow.apply(ops)
 func (l *replication) Time() int64                         { return l.replica.file.At }
 func (l *replication) Used(n relay.NonceHash) bool         { return l.replica.used(n) }
 func (l *replication) Waiting() (n int, oldest time.Time)  { return l.propose.waiting() }
-func (l *replication) Place() Place                        { return *l.replica.place.Load() }
+func (l *replication) Applied() uint64                     { return l.replica.place.Load().Applied }
 
 func (l *replication) Start() {
 	go l.propose.run()

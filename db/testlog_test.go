@@ -250,8 +250,8 @@ func (n *node) start() {
 
 func (n *node) tryToStart() (err error) {
 	d, err := open(n.options, func(d *DB) {
-		d.w.replicated().propose.patience.again, d.w.replicated().follow.again = time.Millisecond, time.Millisecond
-		d.w.replicated().propose.patience.queued, d.w.replicated().propose.patience.flight, d.w.replicated().propose.patience.closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
+		replicated(d.w).propose.patience.again, replicated(d.w).follow.again = time.Millisecond, time.Millisecond
+		replicated(d.w).propose.patience.queued, replicated(d.w).propose.patience.flight, replicated(d.w).propose.patience.closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
 		d.w.add(arrivals{n: n})
 		if n.prepare != nil {
 			n.prepare(d)
@@ -280,7 +280,7 @@ type arrivals struct {
 func (a arrivals) Arrived(t *tx) {
 	a.n.mu.Lock()
 	defer a.n.mu.Unlock()
-	a.n.applied = t.w.replicated().replica.file.Applied
+	a.n.applied = replicated(t.w).replica.file.Applied
 	a.n.changed.Broadcast()
 }
 
@@ -445,4 +445,4 @@ func kindsOf(e LogEntry) map[string]int {
 }
 
 // replicated is the log that the store of a node follows.
-func (w *writer) replicated() *replication { return w.log.(*replication) }
+func replicated(w *writer) *replication { return w.log.(*replication) }
