@@ -174,7 +174,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{opts: o, w: newWriter(storeOptions{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
-		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path)}
+		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, newLookups(newLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
 	d.w.has(rooms, newTable(nouns, nil))

@@ -57,7 +57,7 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{path: path, lookups: newLookups(), closed: make(chan struct{})}
+	i := &Inspector{path: path, lookups: newLookups(newLateMessages()), closed: make(chan struct{})}
 	i.lane = readers.NewLane(turn.Options{Places: inspectConns, Closed: i.closed})
 	i.lane.Put(c)
 	if err = info.MustBeCurrent(path); err == nil {

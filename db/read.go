@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"relay/db/internal/late"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -34,22 +33,6 @@ func get[T any](ctx context.Context, in func(context.Context, func(*rx) error) e
 		return err
 	})
 	return v, err
-}
-
-// lookups are the ids, caches and late indexes of a file. All who read a file in
-// this process share them.
-type lookups struct {
-	ids       *relay.IDs
-	words     *names[string]
-	mechas    *names[relay.Address]
-	late      *late.Index[indexedMessage, relay.Position]
-	lateWords *late.Index[hashedWord, int64]
-}
-
-func newLookups() *lookups {
-	l := &lookups{mechas: newMechas(), late: newLateMessages(), lateWords: newLateWords()}
-	l.words = newWords(l.findWord)
-	return l
 }
 
 // topic is what may have changed for the listeners, as bits.
@@ -98,4 +81,10 @@ func (l *listeners) tell(changed topic) {
 			on.f()
 		}
 	}
+}
+
+// word gives the word of a number, address the address of a Mecha's number; "" for 0.
+func word(x *rx, id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }
+func address(x *rx, id int64) (relay.Address, error) {
+	return x.mechas.lookup(x.c, id, x.foundMechas)
 }

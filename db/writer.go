@@ -91,14 +91,14 @@ type writer struct {
 	joining []op         // jobs that the rooms add to the next transaction
 }
 
-func newWriter(o storeOptions, path string) *writer {
+func newWriter(o storeOptions, path string, l *lookups) *writer {
 	most := maxBatch
 	if !o.Serve {
 		most = commandBatch
 	}
 	w := &writer{
 		queue: newQueue(most, maxBatchBytes), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		lookups: newLookups(), opts: o, path: path, measures: newMeasures(), done: make(chan struct{}),
+		lookups: l, opts: o, path: path, measures: newMeasures(), done: make(chan struct{}),
 		disk: disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger},
 	}
 	w.readers = readers.New(readers.Waits{Keys: w.measures.KeyWait, Points: w.measures.PointWait, Scans: w.measures.ScanWait}, w.done)

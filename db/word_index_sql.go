@@ -63,36 +63,6 @@ func (l *lookups) findWord(c *sqlite.Conn, text string) (id int64, err error) {
 	return c.Number(wordAfter, after, text)
 }
 
-// addWord adds a word that is new. A server indexes it late, another process at once, because
-// the server's memory would not have it.
-func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
-	p := t.next(t.now)
-	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
-		return 0, err
-	}
-	d.words[text] = id
-	d.used.Put(id, p, 1)
-	if w := (hashedWord{t.ids.WordHash(text), id}); t.w.opts.Serve {
-		t.lateWords.Expect(w)
-	} else {
-		err = t.lateWords.InsertOne(t.c, w)
-	}
-	return id, err
-}
-
-// removeWord removes a word. The server's memory of words may keep its number for a while. That
-// does no harm, because findWord looks at the row of each number that it finds there.
-func (room *dictionary) removeWord(t *tx, id int64, text string) error {
-	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
-		return err
-	}
-	d := room
-	d.used.Drop(id)
-	d.words[text] = 0
-	d.forgotten = append(d.forgotten, text)
-	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.ids.WordHash(text), id)
-}
-
 // insertHashes inserts rows of the index, of those words that are still there.
 func insertHashes(c *sqlite.Conn, rows []late.Row[int64]) error {
 	b := make([]byte, 0, 2+32*len(rows))
@@ -110,34 +80,4 @@ func insertHashes(c *sqlite.Conn, rows []late.Row[int64]) error {
 
 func setWordsIndexed(c *sqlite.Conn, upto int64) error {
 	return c.Exec("UPDATE setting SET value = ? WHERE name = 'words_indexed_upto'", upto)
-}
-
-// startIndex reads the words after the watermark, which a killed server has not indexed, or only
-// some of them. If they are far more than a server leaves, it indexes them at once, a part at a
-// time.
-func (d *dictionary) startIndex() error {
-	w, most := d.w, 4*wordSegment
-	if w.cramped { // nothing can be written
-		most = -1 // any number
-	}
-	for {
-		after, err := w.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
-		if err != nil {
-			return err
-		}
-		n := 0
-		err = w.lateWords.Start(after, func(add func(hashedWord)) error {
-			r := w.c.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
-			for ; r.Next(); n++ {
-				add(hashedWord{w.ids.WordHash(r.Text(1)), r.Int(0)})
-			}
-			return r.Close()
-		})
-		if err != nil || n != most {
-			return err
-		}
-		if err := w.lateWords.InsertNow(w.c); err != nil {
-			return err
-		}
-	}
 }

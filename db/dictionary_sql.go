@@ -1,0 +1,192 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/cache"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// dictionary is the room of words and addresses: it gives them their numbers. It has what the
+// present transaction has found and made, which the caches get once that is committed.
+type dictionary struct {
+	quiet
+	w           *writer
+	used        *cache.Cache[int64, relay.Position] // word.used of recent words, as the file has it
+	words       map[string]int64                    // words that were found or made; 0 for a removed one
+	mechas      map[relay.Address]int64             // Mechas that were found or made; 0 for a removed one
+	forgotten   []string                            // words that were removed
+	foundWords  map[int64]string                    // texts that were read by their numbers
+	foundMechas map[int64]relay.Address             // likewise
+}
+
+func newDictionary(w *writer) *dictionary {
+	return &dictionary{w: w, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
+		mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
+}
+
+func (d *dictionary) Begin(t *tx) {
+	d.w.lateWords.Begin()
+	clear(d.words)
+	clear(d.mechas)
+	clear(d.foundWords)
+	clear(d.foundMechas)
+	d.forgotten = d.forgotten[:0]
+	t.foundWords, t.foundMechas = d.foundWords, d.foundMechas
+}
+
+func (d *dictionary) Board(t *tx) error { return t.lateWords.Board(t.c, nil) }
+
+func (d *dictionary) Arrived(t *tx) {
+	w := d.w
+	w.words.drop(d.forgotten)
+	for text, id := range d.words {
+		if id != 0 {
+			w.words.put(id, text)
+		}
+	}
+	for address, id := range d.mechas {
+		if id != 0 {
+			w.mechas.put(id, address)
+		}
+	}
+	w.words.publish(d.foundWords)
+	w.mechas.publish(d.foundMechas)
+	if t.changed&entriesChanged != 0 { // a Mecha may have been removed
+		w.mechas.forget()
+	}
+	t.lateWords.Arrived(0, nil, nil)
+}
+
+func (d *dictionary) Forget() {
+	d.w.mechas.forget()
+	d.used.Forget()
+}
+
+func (d *dictionary) Flush() { d.w.lateWords.Flush(d.w.mayWrite, d.w.commitRows) }
+
+// mecha gives the number of an address, 0 if it is not registered.
+func (d *dictionary) mecha(t *tx, a relay.Address) (relay.MechaNumber, error) {
+	if id, ok := d.mechas[a]; ok {
+		return relay.MechaNumber(id), nil
+	}
+	id, err := t.lookups.mechas.find(t.c, a)
+	if err == nil && id != 0 {
+		d.mechas[a] = id
+	}
+	return relay.MechaNumber(id), err
+}
+
+// intern gives the number of a word for a row of the present write, and adds the word
+// if it is new.
+func (d *dictionary) intern(t *tx, text string) (int64, error) {
+	id, ok := d.words[text]
+	if !ok {
+		var err error
+		if id, err = t.lookups.words.find(t.c, text); err != nil {
+			return 0, err
+		}
+	}
+	if id != 0 { // 0 may also mean that this transaction has removed the word
+		d.words[text] = id
+		return id, d.useWord(t, id)
+	}
+	return d.addWord(t, text)
+}
+
+// isRemoved tells whether this transaction has removed a word, of which the caches do
+// not know yet.
+func (d *dictionary) isRemoved(t *tx, text string) bool {
+	id, known := d.words[text]
+	return known && id == 0
+}
+
+// wordSlack is how far word.used may be behind the last use of a word. So the words of
+// all messages are written once an hour, not with every message.
+const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBits
+
+// useWord notes that the present write uses a word.
+func (d *dictionary) useWord(t *tx, id int64) error {
+	p := t.next(t.now)
+	used, known := d.used.Find(id)
+	if !known {
+		n, err := t.c.Number("SELECT used FROM word WHERE id = ?", id)
+		if err != nil {
+			return err
+		}
+		used = relay.Position(n)
+	}
+	if p-used > wordSlack {
+		if err := t.c.Exec("UPDATE word SET used = ? WHERE id = ?", int64(p), id); err != nil {
+			return err
+		}
+		used, known = p, false
+	}
+	if !known {
+		d.used.Put(id, used, 1)
+	}
+	return nil
+}
+
+const maxWordsUsed = 1 << 16 // words, of whose use the writer has a cache
+
+// addWord adds a word that is new. A server indexes it late, another process at once, because
+// the server's memory would not have it.
+func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
+	p := t.next(t.now)
+	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
+		return 0, err
+	}
+	d.words[text] = id
+	d.used.Put(id, p, 1)
+	if w := (hashedWord{t.ids.WordHash(text), id}); t.w.opts.Serve {
+		t.lateWords.Expect(w)
+	} else {
+		err = t.lateWords.InsertOne(t.c, w)
+	}
+	return id, err
+}
+
+// removeWord removes a word. The server's memory of words may keep its number for a while. That
+// does no harm, because findWord looks at the row of each number that it finds there.
+func (room *dictionary) removeWord(t *tx, id int64, text string) error {
+	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
+		return err
+	}
+	d := room
+	d.used.Drop(id)
+	d.words[text] = 0
+	d.forgotten = append(d.forgotten, text)
+	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.ids.WordHash(text), id)
+}
+
+// startIndex reads the words after the watermark, which a killed server has not indexed, or only
+// some of them. If they are far more than a server leaves, it indexes them at once, a part at a
+// time.
+func (d *dictionary) startIndex() error {
+	w, most := d.w, 4*wordSegment
+	if w.cramped { // nothing can be written
+		most = -1 // any number
+	}
+	for {
+		after, err := w.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
+		if err != nil {
+			return err
+		}
+		n := 0
+		err = w.lateWords.Start(after, func(add func(hashedWord)) error {
+			r := w.c.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
+			for ; r.Next(); n++ {
+				add(hashedWord{w.ids.WordHash(r.Text(1)), r.Int(0)})
+			}
+			return r.Close()
+		})
+		if err != nil || n != most {
+			return err
+		}
+		if err := w.lateWords.InsertNow(w.c); err != nil {
+			return err
+		}
+	}
+}
