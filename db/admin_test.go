@@ -167,7 +167,7 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	greeting := append([]byte{1}, adminGreeting(a.w.ids)...)
+	greeting := append([]byte{1}, adminGreeting(a.w.IDs)...)
 	write := appendToEnvelope(nil, relay.AppendWrite(nil, &relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}))
 	wrong := append([]byte(nil), greeting...)
 	wrong[3] ^= 1

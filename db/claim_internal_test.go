@@ -108,7 +108,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	var last relay.Position
 	for range 5 {
-		last, _ = d.w.ids.MessagePosition(mustSendNow(t, d, c, k).ID)
+		last, _ = d.w.IDs.MessagePosition(mustSendNow(t, d, c, k).ID)
 	}
 	claim := func(limit int, lease time.Duration) {
 		t.Helper()

@@ -3,6 +3,7 @@ package db
 import (
 	"math"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -13,11 +14,11 @@ import (
 
 // leaveConversations does what the removal of messages means to their conversations. The
 // rows of the messages are gone already.
-func (s *sending) leaveConversations(t *tx, removed []indexedMessage) error {
+func (s *sending) leaveConversations(t *tx, removed []names.Message) error {
 	left := map[int64]bool{}
 	for _, m := range removed {
-		if m.conversation != 0 {
-			left[m.conversation] = true
+		if m.Conversation != 0 {
+			left[m.Conversation] = true
 			continue
 		}
 		if err := s.leaveFounded(t, m); err != nil {
@@ -25,7 +26,7 @@ func (s *sending) leaveConversations(t *tx, removed []indexedMessage) error {
 		}
 	}
 	for _, m := range removed { // in their order: a map has none
-		if c := m.conversation; left[c] {
+		if c := m.Conversation; left[c] {
 			delete(left, c)
 			if err := s.leaveConversation(t, c); err != nil {
 				return err
@@ -37,17 +38,17 @@ func (s *sending) leaveConversations(t *tx, removed []indexedMessage) error {
 
 // leaveFounded keeps the parties of a founding message that was removed: as participants
 // if the conversation has other messages, else in the row that says that it is dormant.
-func (s *sending) leaveFounded(t *tx, m indexedMessage) error {
-	goesOn, err := s.hasMessages(t, int64(m.position))
+func (s *sending) leaveFounded(t *tx, m names.Message) error {
+	goesOn, err := s.hasMessages(t, int64(m.At))
 	if err != nil {
 		return err
 	}
 	if !goesOn {
-		s.members.Drop(int64(m.position))
+		s.members.Drop(int64(m.At))
 		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
-			int64(m.position), t.now.UnixMilli(), int64(m.sender), int64(m.recipient))
+			int64(m.At), t.now.UnixMilli(), int64(m.Sender), int64(m.Recipient))
 	}
-	return s.addParticipants(t, int64(m.position), m.sender, m.recipient)
+	return s.addParticipants(t, int64(m.At), m.Sender, m.Recipient)
 }
 
 // leaveConversation notes that a conversation is dormant if it has no message any more.

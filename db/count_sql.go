@@ -90,7 +90,7 @@ func (l *tally) count(all []exchange, at time.Time) (err error) {
 	if l.learner, err = l.learning.learner(l.t, l.mecha); err != nil || l.off {
 		return err
 	}
-	l.t.ids.Extend(&l.tags.mecha, strconv.FormatInt(int64(l.mecha), 10))
+	l.t.IDs.Extend(&l.tags.mecha, strconv.FormatInt(int64(l.mecha), 10))
 	for _, e := range all {
 		if err := l.add(e); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (l *tally) add(e exchange) error {
 		return err
 	}
 	l.tags.sender, l.tags.crew = l.tags.mecha, l.crewTag(sender.Crew())
-	l.t.ids.Extend(&l.tags.sender, string(sender))
+	l.t.IDs.Extend(&l.tags.sender, string(sender))
 	most := int64(0)
 	for word := range strings.SplitSeq(e.words, "\n") {
 		changed, err := l.countWord(word, e)
@@ -187,14 +187,14 @@ func (l *tally) countWord(word string, e exchange) (changed int64, err error) {
 // crewTag is the tag of the Mecha and a crew.
 func (l *tally) crewTag(crew string) relay.Tag {
 	t := l.tags.mecha
-	l.t.ids.Extend(&t, "^"+crew) // no address of a sender
+	l.t.IDs.Extend(&t, "^"+crew) // no address of a sender
 	return t
 }
 
 // number is the number by which the shares of a word name the sender or the crew of a tag.
 func (l *tally) number(of *relay.Tag, word string) uint32 {
 	l.tags.word = *of
-	l.t.ids.Extend(&l.tags.word, word)
+	l.t.IDs.Extend(&l.tags.word, word)
 	return l.tags.word.Number()
 }
 

@@ -61,6 +61,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
 	"relay/db/relay"
@@ -174,7 +175,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{opts: o, w: newWriter(storeOptions{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
-		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, newLookups(newLateMessages()))}
+		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, names.New(newLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
 	d.w.has(rooms, newTable(nouns, nil))
@@ -225,7 +226,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.w.opts.applyLockWait(c); err != nil {
 		return err
 	}
-	if d.w.ids, err = file.ReadIDs(c, d.w.path); err != nil {
+	if d.w.IDs, err = file.ReadIDs(c, d.w.path); err != nil {
 		return err
 	}
 	if err := d.openLog(); err != nil {

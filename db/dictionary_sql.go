@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -27,7 +28,7 @@ func newDictionary(w *writer) *dictionary {
 }
 
 func (d *dictionary) Begin(t *tx) {
-	d.w.lateWords.Begin()
+	d.w.LateWords.Begin()
 	clear(d.words)
 	clear(d.mechas)
 	clear(d.foundWords)
@@ -36,42 +37,42 @@ func (d *dictionary) Begin(t *tx) {
 	t.foundWords, t.foundMechas = d.foundWords, d.foundMechas
 }
 
-func (d *dictionary) Board(t *tx) error { return t.lateWords.Board(t.c, nil) }
+func (d *dictionary) Board(t *tx) error { return t.LateWords.Board(t.c, nil) }
 
 func (d *dictionary) Arrived(t *tx) {
 	w := d.w
-	w.words.drop(d.forgotten)
+	w.Words.Drop(d.forgotten)
 	for text, id := range d.words {
 		if id != 0 {
-			w.words.put(id, text)
+			w.Words.Put(id, text)
 		}
 	}
 	for address, id := range d.mechas {
 		if id != 0 {
-			w.mechas.put(id, address)
+			w.Mechas.Put(id, address)
 		}
 	}
-	w.words.publish(d.foundWords)
-	w.mechas.publish(d.foundMechas)
+	w.Words.Publish(d.foundWords)
+	w.Mechas.Publish(d.foundMechas)
 	if t.changed&entriesChanged != 0 { // a Mecha may have been removed
-		w.mechas.forget()
+		w.Mechas.Forget()
 	}
-	t.lateWords.Arrived(0, nil, nil)
+	t.LateWords.Arrived(0, nil, nil)
 }
 
 func (d *dictionary) Forget() {
-	d.w.mechas.forget()
+	d.w.Mechas.Forget()
 	d.used.Forget()
 }
 
-func (d *dictionary) Flush() { d.w.lateWords.Flush(d.w.mayWrite, d.w.commitRows) }
+func (d *dictionary) Flush() { d.w.LateWords.Flush(d.w.mayWrite, d.w.commitRows) }
 
 // mecha gives the number of an address, 0 if it is not registered.
 func (d *dictionary) mecha(t *tx, a relay.Address) (relay.MechaNumber, error) {
 	if id, ok := d.mechas[a]; ok {
 		return relay.MechaNumber(id), nil
 	}
-	id, err := t.lookups.mechas.find(t.c, a)
+	id, err := t.Lookups.Mechas.Find(t.c, a)
 	if err == nil && id != 0 {
 		d.mechas[a] = id
 	}
@@ -84,7 +85,7 @@ func (d *dictionary) intern(t *tx, text string) (int64, error) {
 	id, ok := d.words[text]
 	if !ok {
 		var err error
-		if id, err = t.lookups.words.find(t.c, text); err != nil {
+		if id, err = t.Lookups.Words.Find(t.c, text); err != nil {
 			return 0, err
 		}
 	}
@@ -140,16 +141,16 @@ func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
 	}
 	d.words[text] = id
 	d.used.Put(id, p, 1)
-	if w := (hashedWord{t.ids.WordHash(text), id}); t.w.opts.Serve {
-		t.lateWords.Expect(w)
+	if w := (names.HashedWord{Hash: t.IDs.WordHash(text), ID: id}); t.w.opts.Serve {
+		t.LateWords.Expect(w)
 	} else {
-		err = t.lateWords.InsertOne(t.c, w)
+		err = t.LateWords.InsertOne(t.c, w)
 	}
 	return id, err
 }
 
 // removeWord removes a word. The server's memory of words may keep its number for a while. That
-// does no harm, because findWord looks at the row of each number that it finds there.
+// does no harm, because FindWord looks at the row of each number that it finds there.
 func (room *dictionary) removeWord(t *tx, id int64, text string) error {
 	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err
@@ -158,14 +159,14 @@ func (room *dictionary) removeWord(t *tx, id int64, text string) error {
 	d.used.Drop(id)
 	d.words[text] = 0
 	d.forgotten = append(d.forgotten, text)
-	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.ids.WordHash(text), id)
+	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.IDs.WordHash(text), id)
 }
 
 // startIndex reads the words after the watermark, which a killed server has not indexed, or only
 // some of them. If they are far more than a server leaves, it indexes them at once, a part at a
 // time.
 func (d *dictionary) startIndex() error {
-	w, most := d.w, 4*wordSegment
+	w, most := d.w, 4*names.WordSegment
 	if w.cramped { // nothing can be written
 		most = -1 // any number
 	}
@@ -175,17 +176,17 @@ func (d *dictionary) startIndex() error {
 			return err
 		}
 		n := 0
-		err = w.lateWords.Start(after, func(add func(hashedWord)) error {
+		err = w.LateWords.Start(after, func(add func(names.HashedWord)) error {
 			r := w.c.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
 			for ; r.Next(); n++ {
-				add(hashedWord{w.ids.WordHash(r.Text(1)), r.Int(0)})
+				add(names.HashedWord{Hash: w.IDs.WordHash(r.Text(1)), ID: r.Int(0)})
 			}
 			return r.Close()
 		})
 		if err != nil || n != most {
 			return err
 		}
-		if err := w.lateWords.InsertNow(w.c); err != nil {
+		if err := w.LateWords.InsertNow(w.c); err != nil {
 			return err
 		}
 	}

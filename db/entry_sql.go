@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -226,7 +227,7 @@ func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids [
 }
 
 // entryBytes is about the room that an entry takes in the cache, besides its profile.
-const entryBytes = 1024 + pairOverhead
+const entryBytes = 1024 + names.PairOverhead
 
 // remember reads the entry of e.Number into e, and puts it into the cache. It is that of the
 // file as long as the file has its revision.

@@ -48,7 +48,7 @@ func (room *progress) expire(t *tx, m *relay.Message, at time.Time, detail strin
 // MessageExpired, of one that is not pending.
 func (room *progress) expireMessage(t *tx, e *relay.ExpireMessage) (none, error) {
 	var m *relay.Message
-	p, ok := t.ids.MessagePosition(e.ID)
+	p, ok := t.IDs.MessagePosition(e.ID)
 	if ok {
 		var err error
 		if m, err = messageAt(&t.rx, p); err != nil {

@@ -26,11 +26,11 @@ var inState = map[relay.StateFilter]string{
 // failedWords gives the numbers of the words of acknowledgement that say that the work was not done,
 // as a list in SQL. They are part of a query's text, since they hardly ever change.
 func failedWords(x *rx) (string, error) {
-	failed, err := x.words.find(x.c, "failed")
+	failed, err := x.Words.Find(x.c, "failed")
 	if err != nil {
 		return "", err
 	}
-	rejected, err := x.words.find(x.c, "rejected")
+	rejected, err := x.Words.Find(x.c, "rejected")
 	return fmt.Sprintf("(%d, %d)", failed, rejected), err
 }
 
@@ -62,7 +62,7 @@ func conditions(x *rx, q relay.HistoryQuery) (where string, args []any, possible
 		return id
 	}
 	possible = true
-	word := func(text string) (int64, error) { return x.words.find(x.c, text) }
+	word := func(text string) (int64, error) { return x.Words.Find(x.c, text) }
 	kind, priority := number(q.Type, word), number(q.Priority, word)
 	peer := number(string(q.Peer), func(a string) (int64, error) { return anyMecha(x, a) })
 	if err != nil || !possible {

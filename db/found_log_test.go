@@ -80,7 +80,7 @@ func TestAFileIsACopyOfALogForAWhile(t *testing.T) {
 		t.Errorf("behind the cursor: %+v, %v", page, err)
 	}
 	third := a.mustSend(k, 15)
-	if at, ok := a.w.ids.MessagePosition(third.ID); !ok || at <= was {
+	if at, ok := a.w.IDs.MessagePosition(third.ID); !ok || at <= was {
 		t.Errorf("the next message is at %d, after %d", at, was)
 	}
 	a.stop()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -21,7 +22,9 @@ type found struct {
 }
 
 // size is about the room that a search takes in the cache.
-func (f *found) size() int { return len(soughtWords(f.words)) + 8*len(f.listed) + 128 + pairOverhead }
+func (f *found) size() int {
+	return len(soughtWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
+}
 
 // soughtBy gives the words of the search that a message names: none if the search is not the
 // sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
@@ -32,14 +35,14 @@ func (l *learning) soughtBy(m *relay.SendMessage) []string {
 	}
 	sender := l.directory.keys.mechaOf(m.Key)
 	s, _ := l.found.Find(m.SearchID)
-	to, known := l.w.mechas.id.Find(m.To)
+	to, known := l.w.Mechas.ID.Find(m.To)
 	if s == nil || !known || sender <= 0 {
 		err := l.w.as(sender).point(context.Background(), func(x *rx) (err error) {
 			if s == nil {
 				s, err = findSearch(x, m.SearchID)
 			}
 			if err == nil {
-				to, err = x.mechas.find(x.c, m.To)
+				to, err = x.Mechas.Find(x.c, m.To)
 			}
 			if err == nil && sender <= 0 { // the key was not used lately
 				_, err = x.c.Row(func(r *sqlite.Rows) { sender = relay.MechaNumber(r.Int(0)) }, "SELECT mecha FROM mecha_key WHERE id = ?", int64(m.Key))

@@ -32,7 +32,7 @@ func (w *writer) awaitMessage(ctx context.Context, id relay.MessageID) error {
 	if w.log == nil || id == "" {
 		return nil
 	}
-	if p, ok := w.ids.MessagePosition(id); ok {
+	if p, ok := w.IDs.MessagePosition(id); ok {
 		return w.log.Await(ctx, p)
 	}
 	return nil
@@ -43,9 +43,9 @@ func (w *writer) awaitQuery(ctx context.Context, q relay.HistoryQuery) error {
 	if w.log == nil {
 		return nil
 	}
-	after, _ := w.ids.MessagePosition(q.After)
-	before, _ := w.ids.MessagePosition(q.Before)
-	first, _ := w.ids.ConversationPosition(q.Conversation)
+	after, _ := w.IDs.MessagePosition(q.After)
+	before, _ := w.IDs.MessagePosition(q.Before)
+	first, _ := w.IDs.ConversationPosition(q.Conversation)
 	return w.log.Await(ctx, max(after, before, first))
 }
 

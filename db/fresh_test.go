@@ -89,7 +89,7 @@ func TestReplicasReadWhatAnotherHasWritten(t *testing.T) {
 // readPatiently reads again if a busy machine has kept the message from the node for longer than it
 // waits. It is an error that a node has the message and says that it does not, or does not wait.
 func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) (err error) {
-	at, _ := d.w.ids.MessagePosition(s.ID)
+	at, _ := d.w.IDs.MessagePosition(s.ID)
 	for range 20 {
 		last, _ := replicated(d.w).replica.reach.look()
 		began := time.Now()

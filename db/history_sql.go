@@ -229,7 +229,7 @@ func (h *history) setNext(x *rx) {
 	switch {
 	case !h.found:
 	case p.More && p.Looked == pageScan && n < h.q.Limit:
-		p.Next = x.ids.Message(h.last) // since a page without matches must still move the cursor
+		p.Next = x.IDs.Message(h.last) // since a page without matches must still move the cursor
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
@@ -317,7 +317,7 @@ func rangeOf(x *rx, q relay.HistoryQuery) (positionRange, error) {
 		pr.to = to
 	}
 	if q.After != "" {
-		p, err := x.ids.Cursor(q.After)
+		p, err := x.IDs.Cursor(q.After)
 		if err != nil {
 			return pr, err
 		}
@@ -327,7 +327,7 @@ func rangeOf(x *rx, q relay.HistoryQuery) (positionRange, error) {
 		pr.from = max(pr.from, q.Later+1)
 	}
 	if q.Before != "" {
-		p, err := x.ids.Cursor(q.Before)
+		p, err := x.IDs.Cursor(q.Before)
 		if err != nil {
 			return pr, err
 		}
@@ -343,7 +343,7 @@ func (m *messages) Cursor(id relay.MessageID) (relay.Position, error) {
 	if err := m.w.awaitMessage(context.Background(), id); err != nil {
 		return 0, err
 	}
-	return m.w.ids.Cursor(id)
+	return m.w.IDs.Cursor(id)
 }
 
 // A page is made of ranges of indexes, each in commit order. UNION merges them and drops

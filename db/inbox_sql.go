@@ -72,7 +72,7 @@ func (i *inbox) goOn(x *rx) error {
 	}
 	i.Looked += rows
 	if i.done = rows < inboxRows; i.done && i.Pending > 0 {
-		i.Oldest, i.Newest = x.ids.Message(i.oldest), x.ids.Message(i.newest)
+		i.Oldest, i.Newest = x.IDs.Message(i.oldest), x.IDs.Message(i.newest)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/inspect"
+	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -33,7 +34,7 @@ const inspectConns = 4
 type Inspector struct {
 	path string
 	file os.FileInfo // the file that was at the path when the first connection was opened; all others are to it
-	*lookups
+	*names.Lookups
 	lane    *readers.Lane // opens a connection when all others are in use
 	closing sync.Once
 	closed  chan struct{}
@@ -57,12 +58,12 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{path: path, lookups: newLookups(newLateMessages()), closed: make(chan struct{})}
+	i := &Inspector{path: path, Lookups: names.New(newLateMessages()), closed: make(chan struct{})}
 	i.lane = readers.NewLane(turn.Options{Places: inspectConns, Closed: i.closed})
 	i.lane.Put(c)
 	if err = info.MustBeCurrent(path); err == nil {
 		if i.file, err = os.Stat(path); err == nil {
-			i.ids, err = file.ReadIDs(c, path)
+			i.IDs, err = file.ReadIDs(c, path)
 			err = file.Explain(path, err)
 		}
 	}
@@ -108,8 +109,8 @@ func (i *Inspector) Path() string { return i.path }
 // Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's
 // secret: every process that reads the file gets the same one, and nobody else can guess it.
 func (i *Inspector) Name(purpose string) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(i.ids.Hash('n', 0, []byte(purpose))))
-	b = binary.BigEndian.AppendUint64(b, uint64(i.ids.Hash('n', 1, []byte(purpose))))
+	b := binary.BigEndian.AppendUint64(nil, uint64(i.IDs.Hash('n', 0, []byte(purpose))))
+	b = binary.BigEndian.AppendUint64(b, uint64(i.IDs.Hash('n', 1, []byte(purpose))))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:10]))
 }
 
@@ -131,7 +132,7 @@ func (i *Inspector) point(ctx context.Context, f func(*rx) error) error {
 		return err
 	}
 	defer c.Rollback()
-	return f(&rx{c: c, lookups: i.lookups, now: time.Now()})
+	return f(&rx{c: c, Lookups: i.Lookups, now: time.Now()})
 }
 
 // scan is point for one of many views in a row. It waits first, for as long as the
@@ -180,7 +181,7 @@ func (i *Inspector) Changed() (changed bool, err error) {
 	before := w.data
 	_, err = w.c.Row(func(r *sqlite.Rows) { w.data = r.Int(0) }, "PRAGMA data_version")
 	if w.data != before {
-		i.mechas.forget()
+		i.Mechas.Forget()
 	}
 	return w.data != before, err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/scratch"
@@ -29,9 +30,9 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
-		segmentLength, wordSegment, leastRows, scanRatio = 5, 7, 2, 1
+		segmentLength, names.WordSegment, names.LeastRows, scanRatio = 5, 7, 2, 1
 		pieceRows, inboxRows = 3, 3
-		cacheBytes = 2 << 10
+		names.CacheBytes = 2 << 10
 		unlistAtOnce, unlistPiece = 6, 2
 		serverGone = time.Second
 	}
@@ -171,8 +172,8 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 			words++
 		}
 	}
-	for _, meanwhile := range []int{0, 1, wordSegment, 2 * wordSegment, 10 * wordSegment} {
-		send(wordSegment + 2)
+	for _, meanwhile := range []int{0, 1, names.WordSegment, 2 * names.WordSegment, 10 * names.WordSegment} {
+		send(names.WordSegment + 2)
 		had := words
 		err := d.w.as(0).point(t.Context(), func(x *rx) error {
 			x.c.Until = time.Time{}                                                                                         // a busy machine may take long
@@ -181,7 +182,7 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 			}
 			send(meanwhile)
 			for i := range words {
-				id, err := x.findWord(x.c, fmt.Sprint("label-", i))
+				id, err := x.FindWord(x.c, fmt.Sprint("label-", i))
 				if (id != 0) != (i < had) || err != nil {
 					return fmt.Errorf("%d words meanwhile: word %d of %d has the number %d; %v", meanwhile, i, had, id, err)
 				}

@@ -31,7 +31,7 @@ func findLate(x *rx, w wanted, from, to relay.Position) (unindexed, error) {
 	after, err := indexedUpto(x)
 	u := unindexed{wanted: w, after: after}
 	if err == nil {
-		u.find(x.late, from, to)
+		u.find(x.Late, from, to)
 	}
 	return u, err
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/names"
 	"relay/db/relay"
 )
 
@@ -27,7 +28,7 @@ type learning struct {
 
 func newLearning(w *writer, halfLife time.Duration) *learning {
 	// The cleaners begin at once with what has expired before the start.
-	l := &learning{w: w, found: cache.New[relay.SearchID, *found](cacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
+	l := &learning{w: w, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
 	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
 	l.searchWords = searchCleaner{room: l, w: w, what: searchWords, next: 1}
 	return l

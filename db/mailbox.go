@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"relay/db/internal/late"
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -23,10 +24,10 @@ var (
 	scanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
-func newLateMessages() *late.Index[indexedMessage, relay.Position] {
-	return late.New[indexedMessage](late.Options[relay.Position]{
-		Tables:    []func(*sqlite.Conn, []indexRow) error{sentTable.insert, joinedTable.insert, replyTable.insert, insertReceived, inPending: nil},
-		Watermark: setIndexed, Segment: segmentLength, PerItem: rowsPerMessage, Least: leastRows, ScanRatio: scanRatio,
+func newLateMessages() *late.Index[names.Message, relay.Position] {
+	return late.New[names.Message](late.Options[relay.Position]{
+		Tables:    []func(*sqlite.Conn, []names.Row) error{sentTable.insert, joinedTable.insert, replyTable.insert, insertReceived, names.InPending: nil},
+		Watermark: setIndexed, Segment: segmentLength, PerItem: rowsPerMessage, Least: names.LeastRows, ScanRatio: scanRatio,
 	})
 }
 
@@ -43,13 +44,13 @@ type wanted struct {
 func (w wanted) keys() []late.Key {
 	switch {
 	case w.conversation != 0:
-		return []late.Key{{Table: inJoined, Of: w.conversation}}
+		return []late.Key{{Table: names.InJoined, Of: w.conversation}}
 	case w.question != 0:
-		return []late.Key{{Table: inReply, Of: int64(w.question)}}
+		return []late.Key{{Table: names.InReply, Of: int64(w.question)}}
 	case w.pending:
-		return []late.Key{{Table: inPending, Of: int64(w.mecha)}}
+		return []late.Key{{Table: names.InPending, Of: int64(w.mecha)}}
 	}
-	return []late.Key{{Table: inReceived, Of: int64(w.mecha)}, {Table: inSent, Of: int64(w.mecha)}}
+	return []late.Key{{Table: names.InReceived, Of: int64(w.mecha)}, {Table: names.InSent, Of: int64(w.mecha)}}
 }
 
 // jsonList writes numbers as a JSON array, the form in which one argument of a

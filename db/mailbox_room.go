@@ -3,6 +3,7 @@ package db
 import (
 	"maps"
 
+	"relay/db/internal/names"
 	"relay/db/relay"
 )
 
@@ -16,8 +17,8 @@ type mailbox struct {
 
 	// What the present transaction brings:
 
-	settled []indexRow       // messages that are no longer pending
-	removed []indexedMessage // messages that were removed
+	settled []names.Row     // messages that are no longer pending
+	removed []names.Message // messages that were removed
 }
 
 func newMailbox(w *writer) *mailbox {
@@ -25,19 +26,19 @@ func newMailbox(w *writer) *mailbox {
 }
 
 func (m *mailbox) Begin(*tx) {
-	m.w.lookups.late.Begin()
+	m.w.Lookups.Late.Begin()
 	clear(m.counted)
 	m.settled, m.removed = m.settled[:0], m.removed[:0]
 }
 
-func (m *mailbox) Board(t *tx) error { return t.late.Board(t.c, m.removed) }
+func (m *mailbox) Board(t *tx) error { return t.Late.Board(t.c, m.removed) }
 
 func (m *mailbox) Arrived(t *tx) {
 	maps.Copy(m.pending, m.counted)
-	t.late.Arrived(inPending, m.settled, m.removed)
+	t.Late.Arrived(names.InPending, m.settled, m.removed)
 }
 
-func (m *mailbox) Flush() { m.w.lookups.late.Flush(m.w.mayWrite, m.w.commitRows) }
+func (m *mailbox) Flush() { m.w.Lookups.Late.Flush(m.w.mayWrite, m.w.commitRows) }
 
 // known returns the count of a Mecha's pending messages, if they were counted. Forget keeps
 // the counts, because other processes do not send or acknowledge.
@@ -50,4 +51,4 @@ func (m *mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 
 // Unindexed returns how many messages the mailbox tables lack (mailbox.go). Safe for
 // concurrent use.
-func (m *mailbox) Unindexed() int { return m.w.lookups.late.Missing() }
+func (m *mailbox) Unindexed() int { return m.w.Lookups.Late.Missing() }

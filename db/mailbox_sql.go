@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"relay/db/internal/late"
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -52,12 +53,12 @@ func findUnindexed(x *rx, id relay.MechaNumber, from, to relay.Position, pending
 		return u, err
 	}
 	u.wanted = wanted{mecha: id, pending: pending}
-	u.find(x.late, from, to)
+	u.find(x.Late, from, to)
 	return u, nil
 }
 
 // find sets where the wanted messages in [from, to) are found, if this process knows.
-func (u *unindexed) find(late *late.Index[indexedMessage, relay.Position], from, to relay.Position) {
+func (u *unindexed) find(late *late.Index[names.Message, relay.Position], from, to relay.Position) {
 	if positions, many, known := late.Find(u.after, from, to, u.keys()...); known && !many {
 		u.none = len(positions) == 0
 		u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
@@ -107,34 +108,34 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 
 // index indexes a message: a server late, another process at once, because the server's late
 // index would not have its message.
-func (room *mailbox) index(t *tx, m indexedMessage) error {
+func (room *mailbox) index(t *tx, m names.Message) error {
 	if t.w.opts.Serve {
-		t.late.Expect(m)
+		t.Late.Expect(m)
 		return nil
 	}
-	return t.late.InsertOne(t.c, m)
+	return t.Late.InsertOne(t.c, m)
 }
 
 // unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
 // mailboxes go later (unlist_sql.go).
-func (room *mailbox) unindex(t *tx, m indexedMessage) error {
-	if m.conversation != 0 {
-		if err := t.c.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.conversation, int64(m.position)); err != nil {
+func (room *mailbox) unindex(t *tx, m names.Message) error {
+	if m.Conversation != 0 {
+		if err := t.c.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.Conversation, int64(m.At)); err != nil {
 			return err
 		}
 	}
-	if m.question == 0 {
+	if m.Question == 0 {
 		return nil
 	}
-	return t.c.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.question), int64(m.position))
+	return t.c.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.Question), int64(m.At))
 }
 
 // markDone moves a message's row to those that are not pending. A message that is not
 // indexed yet needs nothing: its row will have the message's state of that time.
 func (room *mailbox) markDone(t *tx, m *relay.Message) error {
-	r := indexRow{Of: int64(m.Recipient), At: m.Position}
+	r := names.Row{Of: int64(m.Recipient), At: m.Position}
 	room.settled = append(room.settled, r)
-	if t.late.Collects(inPending, r) {
+	if t.Late.Collects(names.InPending, r) {
 		return nil
 	}
 	return t.c.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
@@ -144,15 +145,15 @@ func (room *mailbox) markDone(t *tx, m *relay.Message) error {
 // or only some of them.
 func (room *mailbox) startIndex() error {
 	w := room.w
-	after, err := indexedUpto(&rx{c: w.c, lookups: w.lookups})
+	after, err := indexedUpto(&rx{c: w.c, Lookups: w.Lookups})
 	if err != nil {
 		return err
 	}
-	return w.lookups.late.Start(after, func(add func(indexedMessage)) error {
+	return w.Lookups.Late.Start(after, func(add func(names.Message)) error {
 		r := w.c.Query(`SELECT position, recipient, sender, coalesce(conversation, 0), coalesce(in_reply_to, 0), open
 			FROM message WHERE position > ? ORDER BY position`, int64(after))
 		for r.Next() {
-			add(indexedMessage{relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1)), relay.MechaNumber(r.Int(2)), r.Int(3), relay.Position(r.Int(4)), r.Int(5) == 0})
+			add(names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(4)), Done: r.Int(5) == 0})
 		}
 		return r.Close()
 	})
@@ -175,7 +176,7 @@ func newLateTable(columns string) *lateTable {
 	return &lateTable{one: one, many: one + strings.Repeat(", (?, ?)", atOnce-1)}
 }
 
-func (l *lateTable) insert(c *sqlite.Conn, rows []indexRow) error {
+func (l *lateTable) insert(c *sqlite.Conn, rows []names.Row) error {
 	args := make([]any, 0, 2*atOnce)
 	for len(rows) > 0 {
 		n, text := atOnce, l.many
@@ -195,7 +196,7 @@ func (l *lateTable) insert(c *sqlite.Conn, rows []indexRow) error {
 }
 
 // insertReceived inserts rows of `received`, which have the messages' state of now.
-func insertReceived(c *sqlite.Conn, rows []indexRow) error {
+func insertReceived(c *sqlite.Conn, rows []names.Row) error {
 	return c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
-		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(rows, func(r indexRow) relay.Position { return r.At }))
+		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(rows, func(r names.Row) relay.Position { return r.At }))
 }

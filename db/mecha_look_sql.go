@@ -134,7 +134,7 @@ func leases(x *rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err e
 		if more = len(list) == leasesShown; more {
 			break
 		}
-		list = append(list, inspect.Lease{Message: x.ids.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
+		list = append(list, inspect.Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
 			Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5), Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))})
 	}
 	return list, more, r.Close()
@@ -209,7 +209,7 @@ func acksOf(x *rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, 
 		return err
 	}
 	of, err := x.c.Number("SELECT message FROM receipt WHERE position = ?", last)
-	h.LastAck, h.Acking = &step, x.ids.Message(relay.Position(of))
+	h.LastAck, h.Acking = &step, x.IDs.Message(relay.Position(of))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -173,7 +174,7 @@ type directory struct {
 func newDirectory(w *writer) *directory {
 	d := &directory{w: w, keys: newKeyCache(),
 		callers: cache.New[relay.KeyNumber, *relay.Key](maxCallers), accepts: cache.New[relay.MechaNumber, relay.AcceptFrom](maxAccepts),
-		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](cacheBytes)}
+		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](names.CacheBytes)}
 	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.mechaOf = d.keys.mechaOf
 	w.listeners.add(keysChanged, d.keys.byHash.Forget)

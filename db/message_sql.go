@@ -27,7 +27,7 @@ func readMessage(x *rx, r *sqlite.Rows) (*relay.Message, error) {
 		return nil, fmt.Errorf("%w: the message at position %d has the state %d, which does not exist", sqlite.ErrDamaged, m.Position, m.State)
 	}
 	copy(m.PayloadSHA256[:], r.Blob(12))
-	m.ID, m.CreatedAt = x.ids.Message(m.Position), m.Position.Time()
+	m.ID, m.CreatedAt = x.IDs.Message(m.Position), m.Position.Time()
 	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
 		m.State = relay.Expired
 	}
@@ -44,7 +44,7 @@ func readMessage(x *rx, r *sqlite.Rows) (*relay.Message, error) {
 // readSent sets the fields that few senders use.
 func readSent(x *rx, r *sqlite.Rows, m *relay.Message) {
 	if p := r.Int(19); p != 0 {
-		m.InReplyTo = x.ids.Message(relay.Position(p))
+		m.InReplyTo = x.IDs.Message(relay.Position(p))
 	}
 	if by := r.Int(20); by != 0 {
 		m.AckBy = relay.UnixMilli(by)
@@ -90,9 +90,9 @@ func readNames(x *rx, r *sqlite.Rows, m *relay.Message) error {
 func conversationID(x *rx, number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
 	case number == 0:
-		return x.ids.Conversation(p), nil
+		return x.IDs.Conversation(p), nil
 	case number > 0:
-		return x.ids.Conversation(relay.Position(number)), nil
+		return x.IDs.Conversation(relay.Position(number)), nil
 	}
 	label, err := word(x, -number)
 	return relay.ConversationID(label), err
@@ -114,7 +114,7 @@ func messageAt(x *rx, p relay.Position) (*relay.Message, error) {
 
 // messageByID reads the record with an id. Error: MessageNotFound.
 func messageByID(x *rx, id relay.MessageID) (*relay.Message, error) {
-	if p, ok := x.ids.MessagePosition(id); ok {
+	if p, ok := x.IDs.MessagePosition(id); ok {
 		if m, err := messageAt(x, p); m != nil || err != nil {
 			return m, err
 		}

@@ -21,12 +21,12 @@ func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.w.words.forget()
-	d.w.mechas.forget()
+	d.w.Words.Forget()
+	d.w.Mechas.Forget()
 	known := func() (label, sender bool) {
 		id := scalar(t, d, "SELECT id FROM word WHERE text = 'a-label'")
-		_, label = d.w.words.text.Find(id)
-		_, sender = d.w.mechas.text.Find(int64(a.Mecha.Number))
+		_, label = d.w.Words.Text.Find(id)
+		_, sender = d.w.Mechas.Text.Find(int64(a.Mecha.Number))
 		return label, sender
 	}
 	read := func(fails error) error {

@@ -144,7 +144,7 @@ func (p *replays) openRing(nonces *Nonces, found *foundNonces) error {
 		return err
 	}
 	nonces.ring, nonces.past, err = ring.Open(real+ring.Suffix, ring.Options{
-		Store: uint64(p.w.ids.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
+		Store: uint64(p.w.IDs.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
 		Skew: p.skew, Most: 2 * p.limit, Logger: p.w.opts.Logger,
 		Found: found.addSegment,
 	})
@@ -279,7 +279,7 @@ func (p *replays) readNonceRows(found *writeNonces, gap nonceRange, most int, ta
 // before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
 // for concurrent use.
 func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
-	h := relay.NonceHash(p.w.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
+	h := relay.NonceHash(p.w.IDs.Hash('n', int64(k.Number), []byte(nonce)) | 1)
 	return h, p.used.Claim(h, p.w.opts.Now(), timestamp.Add(p.skew))
 }
 

@@ -194,8 +194,8 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 		return b, err
 	}
 	b.Pending = rows
-	v.add(&b, x.ids, oldest, true)
-	v.add(&b, x.ids, v.unindexed[id], false)
+	v.add(&b, x.IDs, oldest, true)
+	v.add(&b, x.IDs, v.unindexed[id], false)
 	if b.Pending > inspect.MostCounted {
 		b.Pending, b.Late, b.More = inspect.MostCounted, min(b.Late, inspect.MostCounted), true
 	}

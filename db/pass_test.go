@@ -34,7 +34,7 @@ func TestNotesOfPushesGoThoughNoMessageGetsOld(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	for range 40 {
 		sent := mustSendNow(t, d, c, k, func(m *relay.SendMessage) { m.ExpiresAt = c.now().Add(time.Minute) })
-		p, _ := d.w.ids.MessagePosition(sent.ID)
+		p, _ := d.w.IDs.MessagePosition(sent.ID)
 		d.Pushed(k.Number, c.now(), []relay.Position{p})
 		c.pass(age / 10)
 		mustRun(t, d)

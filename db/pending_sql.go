@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -35,8 +36,8 @@ func (m *messages) CountPending(ctx context.Context) (Pending, error) {
 	}
 	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
 	// The tables may have further rows after upto, of messages that are counted here.
-	upto := m.w.lookups.late.Lists(inPending, c.addSorted)
-	for at := (indexRow{}); at.Of >= 0; {
+	upto := m.w.Lookups.Late.Lists(names.InPending, c.addSorted)
+	for at := (names.Row{}); at.Of >= 0; {
 		err := m.w.as(0).scan(ctx, func(x *rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
@@ -80,12 +81,12 @@ const countReceived = `SELECT count(*), count(*) FILTER (WHERE position <= ?5), 
 
 // addIndexed counts rows of the table received, from the row after at on, and gives the
 // row that it has reached; its Mecha is negative at the end.
-func (c *pendingCount) addIndexed(x *rx, at indexRow, upto relay.Position) (indexRow, error) {
+func (c *pendingCount) addIndexed(x *rx, at names.Row, upto relay.Position) (names.Row, error) {
 	for rows, mechas := 0, 0; rows < pendingRows && mechas < pendingMecha; mechas++ {
 		if at.At == 0 { // the Mecha is done
 			next, err := x.c.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", at.Of)
 			if err != nil || next < 0 {
-				return indexRow{Of: -1}, err
+				return names.Row{Of: -1}, err
 			}
 			at.Of = next
 		}

@@ -77,12 +77,12 @@ func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.M
 
 // LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
 func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
-	if id, known := d.w.mechas.id.Find(to); known {
+	if id, known := d.w.Mechas.ID.Find(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
 			return nil
 		}
 	}
-	id, err := get(ctx, d.w.as(caller.Number).point, func(x *rx) (int64, error) { return x.mechas.find(x.c, to) })
+	id, err := get(ctx, d.w.as(caller.Number).point, func(x *rx) (int64, error) { return x.Mechas.Find(x.c, to) })
 	if err == nil && id != 0 {
 		_, _, err = d.Presence(ctx, caller, relay.MechaNumber(id))
 	}

@@ -19,7 +19,7 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r rela
 			rows := x.c.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
 			for ; rows.Next(); n++ {
 				m := readDoomed(rows)
-				after = m.position
+				after = m.At
 				stays, err := stays(x, m, now)
 				if err != nil {
 					rows.Close()

@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -15,7 +16,7 @@ const (
 
 // A doomed message is one that a PruneMessages looks at.
 type doomed struct {
-	indexedMessage
+	names.Message
 	open      bool
 	state     relay.State
 	receipt   relay.Position // the latest; 0: none
@@ -40,7 +41,7 @@ func (r *retention) pruneMessages(t *tx, p *relay.PruneMessages) (out relay.Prun
 			more = true
 			break
 		}
-		out.After, out.ExpiredAfter = m.position, relay.UnixMilli(m.expiresAt)
+		out.After, out.ExpiredAfter = m.At, relay.UnixMilli(m.expiresAt)
 		stays, err := stays(&t.rx, m, p.At)
 		if err != nil {
 			return out, err
@@ -81,8 +82,8 @@ func (room *retention) doomed(t *tx, p *relay.PruneMessages) (all []doomed, more
 // readDoomed makes a doomed message of the present row.
 func readDoomed(r *sqlite.Rows) doomed {
 	return doomed{
-		indexedMessage: indexedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2)), conversation: r.Int(3), question: relay.Position(r.Int(11))},
-		open:           r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
+		Message: names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(11))},
+		open:    r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
 		keyed: r.Int(8) != 0, nonce: r.Int(9), bytes: r.Int(10),
 	}
 }
@@ -99,7 +100,7 @@ func stays(x *rx, m doomed, at time.Time) (bool, error) {
 	if !m.keyed {
 		return false, nil
 	}
-	accepted, err := accepted(x, m.position)
+	accepted, err := accepted(x, m.At)
 	return at.Sub(accepted) <= idempotencyWindow, err
 }
 
@@ -110,8 +111,8 @@ type demolition struct {
 	t        *tx
 	at       time.Time
 	rows     int
-	messages []indexedMessage
-	opened   []indexedMessage // those that were pending
+	messages []names.Message
+	opened   []names.Message // those that were pending
 	receipts []relay.Position
 }
 
@@ -119,8 +120,8 @@ type demolition struct {
 // come again.
 func (d *demolition) take(m doomed) error {
 	d.rows++
-	d.messages = append(d.messages, m.indexedMessage)
-	if err := d.keepNonce(m.position, m.nonce); err != nil {
+	d.messages = append(d.messages, m.Message)
+	if err := d.keepNonce(m.At, m.nonce); err != nil {
 		return err
 	}
 	for next := m.receipt; next != 0; {
@@ -144,10 +145,10 @@ func (d *demolition) take(m doomed) error {
 	if !m.open {
 		return nil
 	}
-	d.opened = append(d.opened, m.indexedMessage)
-	d.mailbox.addPending(d.t, m.recipient, -1)
-	d.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
-		Sender: m.sender, Recipient: m.recipient, State: m.state})
+	d.opened = append(d.opened, m.Message)
+	d.mailbox.addPending(d.t, m.Recipient, -1)
+	d.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.At, ID: d.t.IDs.Message(m.At),
+		Sender: m.Sender, Recipient: m.Recipient, State: m.state})
 	return nil
 }
 
@@ -169,7 +170,7 @@ func (d *demolition) finish() error {
 	if err := d.replays.dropNonces(t, d.at); err != nil {
 		return err
 	}
-	position := func(m indexedMessage) relay.Position { return m.position }
+	position := func(m names.Message) relay.Position { return m.At }
 	of := jsonList(d.messages, position)
 	for _, q := range []string{
 		"DELETE FROM payload WHERE position IN (SELECT value FROM json_each(?))",
@@ -188,7 +189,7 @@ func (d *demolition) finish() error {
 		}
 	}
 	for _, m := range d.opened {
-		if err := t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?", int64(m.recipient), int64(m.position)); err != nil {
+		if err := t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.At)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -12,7 +13,7 @@ import (
 // rx is a transaction that reads one state of the file.
 type rx struct {
 	c *sqlite.Conn
-	*lookups
+	*names.Lookups
 	now time.Time // messages whose ExpiresAt is not later count as expired
 	// The texts that a tx has read by their numbers, for the caches; nil if nothing is written.
 	foundWords  map[int64]string
@@ -84,7 +85,7 @@ func (l *listeners) tell(changed topic) {
 }
 
 // word gives the word of a number, address the address of a Mecha's number; "" for 0.
-func word(x *rx, id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }
+func word(x *rx, id int64) (string, error) { return x.Words.Lookup(x.c, id, x.foundWords) }
 func address(x *rx, id int64) (relay.Address, error) {
-	return x.mechas.lookup(x.c, id, x.foundMechas)
+	return x.Mechas.Lookup(x.c, id, x.foundMechas)
 }

@@ -46,7 +46,7 @@ func readReceipt(x *rx, r *sqlite.Rows) (relay.Change, error) {
 		Receipt: relay.Position(r.Int(0)), Sender: relay.MechaNumber(r.Int(1)), Position: relay.Position(r.Int(2)),
 		Recipient: relay.MechaNumber(r.Int(3)), State: relay.State(r.Int(4)), Detail: r.Text(6), New: true,
 	}
-	c.ID, c.At, c.Notice = x.ids.Message(c.Position), c.Receipt.Time(), relay.Notice(r.Int(8))
+	c.ID, c.At, c.Notice = x.IDs.Message(c.Position), c.Receipt.Time(), relay.Notice(r.Int(8))
 	if !c.Notice.Known() {
 		return c, fmt.Errorf("%w: the receipt at position %d has the notice %d, which does not exist", sqlite.ErrDamaged, c.Receipt, c.Notice)
 	}

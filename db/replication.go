@@ -32,7 +32,7 @@ func (d *DB) openLog() error {
 	case err != nil:
 		return err
 	case d.opts.Log == nil && follows && !d.w.opts.Serve:
-		w.log = &handover{w: w, admin: admin.NewClient(d.w.path, adminGreeting(d.w.ids))}
+		w.log = &handover{w: w, admin: admin.NewClient(d.w.path, adminGreeting(d.w.IDs))}
 		return nil
 	case d.opts.Log == nil && follows:
 		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.w.path)
@@ -67,7 +67,7 @@ func (d *DB) openLog() error {
 	l.propose.refusal, l.propose.fresh = l.refusal, d.w.opts.Fresh
 	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
 	l.follow = newFollower(l, d.opts.Log, at.Applied)
-	l.admin, err = admin.Listen(d.w.path, adminGreeting(d.w.ids))
+	l.admin, err = admin.Listen(d.w.path, adminGreeting(d.w.IDs))
 	return err
 }
 

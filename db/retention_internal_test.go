@@ -158,7 +158,7 @@ func mustLive(t *testing.T, d *DB, c *setClock, keys [3]*relay.Key, step int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, _ := d.w.ids.MessagePosition(sent.ID)
+		p, _ := d.w.IDs.MessagePosition(sent.ID)
 		d.Pushed(bob.Number, c.now(), []relay.Position{p})
 		for _, status := range map[int][]string{0: {"completed"}, 2: {"processing", "completed"}, 3: {"processing", relay.Deferred}}[i%4] {
 			ack := &relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -223,7 +224,7 @@ func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipie
 	if err := s.join(t, conversation, recipient); err != nil {
 		return 0, err
 	}
-	return p, s.mailbox.index(t, indexedMessage{position: p, recipient: recipient, sender: sender.Mecha.Number, conversation: conversation, question: answered.position})
+	return p, s.mailbox.index(t, names.Message{At: p, Recipient: recipient, Sender: sender.Mecha.Number, Conversation: conversation, Question: answered.position})
 }
 
 // record makes the message for the listeners, and the answer for the sender.
@@ -233,7 +234,7 @@ func (s *sending) record(t *tx, m *relay.SendMessage, p relay.Position, sender *
 		return relay.Sent{}, err
 	}
 	made := &relay.Message{
-		Position: p, ID: t.ids.Message(p), Conversation: id, Version: m.Version,
+		Position: p, ID: t.IDs.Message(p), Conversation: id, Version: m.Version,
 		Sender: sender.Mecha.Number, Recipient: to.number, From: sender.Mecha.Address, To: to.address,
 		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: relay.Queued,
 		CreatedAt: p.Time(), ExpiresAt: relay.UnixMilli(relay.MilliOf(m.ExpiresAt)),
@@ -275,7 +276,7 @@ func (s *sending) answered(t *tx, m *relay.SendMessage, sender *relay.Key) (a an
 	if m.InReplyTo == "" {
 		return a, nil
 	}
-	p, ok := t.ids.MessagePosition(m.InReplyTo)
+	p, ok := t.IDs.MessagePosition(m.InReplyTo)
 	party := false
 	if ok {
 		ok, err = t.c.Row(func(r *sqlite.Rows) {
@@ -321,13 +322,13 @@ func conversationNumber(x *rx, id relay.ConversationID) (int64, error) {
 		return 0, nil
 	}
 	if !id.Issued() {
-		word, err := x.words.find(x.c, string(id))
+		word, err := x.Words.Find(x.c, string(id))
 		if err != nil || word != 0 {
 			return -word, err
 		}
 		return newLabel, nil
 	}
-	p, ok := x.ids.ConversationPosition(id)
+	p, ok := x.IDs.ConversationPosition(id)
 	if ok {
 		known, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 		// Without its founding message, a conversation has participants, or is dormant.
@@ -348,8 +349,8 @@ func conversationNumber(x *rx, id relay.ConversationID) (int64, error) {
 func (s *sending) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
 	sum := sha256.Sum256(body)
 	return relay.IdempotencyKey{
-		Key:  s.w.ids.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
-		Body: s.w.ids.Hash('b', int64(sender), sum[:]) | 1,
+		Key:  s.w.IDs.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
+		Body: s.w.IDs.Hash('b', int64(sender), sum[:]) | 1,
 	}
 }
 
@@ -383,7 +384,7 @@ func idempotent(x *rx, sender relay.MechaNumber, key relay.IdempotencyKey, now t
 	sent = relay.Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}
 	if broadcast > 0 {
 		for i := range broadcast { // some of the rows may have been removed meanwhile
-			sent.IDs = append(sent.IDs, x.ids.Message(p+relay.Position(i)))
+			sent.IDs = append(sent.IDs, x.IDs.Message(p+relay.Position(i)))
 		}
 		return sent, true, nil
 	}

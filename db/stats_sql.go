@@ -201,7 +201,7 @@ func (s *statsCount) findBusiest(x *rx) error {
 	})
 	s.Busiest = s.Busiest[:min(len(s.Busiest), busiest)]
 	if s.oldest != 0 {
-		s.Oldest, s.OldestAt, s.OldestFor = x.ids.Message(s.oldest), s.oldest.Time(), s.oldestFor.Mecha
+		s.Oldest, s.OldestAt, s.OldestFor = x.IDs.Message(s.oldest), s.oldest.Time(), s.oldestFor.Mecha
 	}
 	return nil
 }

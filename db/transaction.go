@@ -24,7 +24,7 @@ type tx struct {
 
 // begin begins the writer's next transaction, or makes the present one again.
 func (t *tx) begin(w *writer) {
-	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now()}, w: w, last: w.last, lastLocal: w.lastLocal, brought: &relay.Commit{}}
+	*t = tx{rx: rx{c: w.c, Lookups: w.Lookups, now: w.opts.Now()}, w: w, last: w.last, lastLocal: w.lastLocal, brought: &relay.Commit{}}
 	for _, r := range w.rooms {
 		r.Begin(t)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -112,7 +113,7 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 	freeScans := occupy(t, d.w.readers.Scans, readers.ScanConns)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a read that waits fails the test
 	defer cancel()
-	if m, err := d.Message(ctx, k.Mecha.Number, d.w.ids.Message(latest)); err != nil || m.Position != latest {
+	if m, err := d.Message(ctx, k.Mecha.Number, d.w.IDs.Message(latest)); err != nil || m.Position != latest {
 		t.Error(m, err)
 	}
 	freePoints := occupy(t, d.w.readers.Points, readers.PointConns)
@@ -226,7 +227,7 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 	t.Parallel()
 	d := openHere(t)
 	k := mustIssue(t, d, "a^x")
-	most := cacheBytes / pairOverhead
+	most := names.CacheBytes / names.PairOverhead
 	for i := range 3 * most {
 		m := message(k, "a^x", `{}`)
 		m.Type, m.Conversation = fmt.Sprintf("type-%d", i), relay.ConversationID(fmt.Sprintf("label-%d", i))
@@ -234,7 +235,7 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.w.words.forget() // from now on, only reads fill the cache
+	d.w.Words.Forget() // from now on, only reads fill the cache
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 3 * most})
 	if err != nil || len(p.Messages) != 3*most {
 		t.Fatal(len(p.Messages), err)
@@ -248,10 +249,10 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 			t.Fatal(m.Conversation, len(p.Messages), err)
 		}
 	}
-	if n := d.w.words.text.Size(); n > cacheBytes {
-		t.Errorf("words with %d bytes are cached by number, the bound is %d", n, cacheBytes)
+	if n := d.w.Words.Text.Size(); n > names.CacheBytes {
+		t.Errorf("words with %d bytes are cached by number, the bound is %d", n, names.CacheBytes)
 	}
-	if n := d.w.words.id.Size(); n > cacheBytes {
-		t.Errorf("words with %d bytes are cached by text, the bound is %d", n, cacheBytes)
+	if n := d.w.Words.ID.Size(); n > names.CacheBytes {
+		t.Errorf("words with %d bytes are cached by text, the bound is %d", n, names.CacheBytes)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/names"
 	"relay/db/relay"
 )
 
@@ -15,35 +16,35 @@ import (
 
 // unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
 // rows in the index.
-func (room *mailbox) unlist(t *tx, messages []indexedMessage) error {
+func (room *mailbox) unlist(t *tx, messages []names.Message) error {
 	room.removed = append(room.removed, messages...)
 	for _, m := range messages {
 		if err := room.unindex(t, m); err != nil {
 			return err
 		}
 		if t.w.opts.Serve {
-			err := t.c.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.position), int64(m.recipient), int64(m.sender))
+			err := t.c.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.At), int64(m.Recipient), int64(m.Sender))
 			if err != nil {
 				return err
 			}
 			continue
 		}
 		// Another process must leave nothing behind that a server would have to know of.
-		if err := deleteReceived(t, indexRow{Of: int64(m.recipient), At: m.position}); err != nil {
+		if err := deleteReceived(t, names.Row{Of: int64(m.Recipient), At: m.At}); err != nil {
 			return err
 		}
-		if err := deleteSent(t, indexRow{Of: int64(m.sender), At: m.position}); err != nil {
+		if err := deleteSent(t, names.Row{Of: int64(m.Sender), At: m.At}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func deleteReceived(t *tx, r indexRow) error {
+func deleteReceived(t *tx, r names.Row) error {
 	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", r.Of, int64(r.At))
 }
 
-func deleteSent(t *tx, r indexRow) error {
+func deleteSent(t *tx, r names.Row) error {
 	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.Of, int64(r.At))
 }
 
@@ -51,9 +52,9 @@ func deleteSent(t *tx, r indexRow) error {
 // and then deletes their rows in the order of the tables, a piece with each call.
 type unlister struct {
 	w              *writer
-	waiting        []indexedMessage // removed, and not yet begun
+	waiting        []names.Message  // removed, and not yet begun
 	last           time.Duration    // when the latest of them was removed, in the running time
-	received, sent []indexRow       // rows that are still to be deleted
+	received, sent []names.Row      // rows that are still to be deleted
 	begun          []relay.Position // the messages whose rows these are, or were
 }
 
@@ -70,7 +71,7 @@ const unlistAfter = time.Second
 func (u *unlister) start() error {
 	r := u.w.c.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
 	for r.Next() {
-		u.waiting = append(u.waiting, indexedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2))})
+		u.waiting = append(u.waiting, names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2))})
 	}
 	return r.Close()
 }
@@ -84,7 +85,7 @@ func (u *unlister) due(now time.Duration) bool {
 func (u *unlister) left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
 
 // removed takes messages whose removal has been committed.
-func (u *unlister) removed(messages []indexedMessage, running time.Duration) {
+func (u *unlister) removed(messages []names.Message, running time.Duration) {
 	if len(messages) > 0 {
 		u.waiting, u.last = append(u.waiting, messages...), running
 	}
@@ -94,13 +95,13 @@ func (u *unlister) removed(messages []indexedMessage, running time.Duration) {
 func (u *unlister) begin() {
 	n := min(len(u.waiting), unlistAtOnce)
 	for _, m := range u.waiting[:n] {
-		u.begun = append(u.begun, m.position)
-		u.received = append(u.received, indexRow{Of: int64(m.recipient), At: m.position})
-		u.sent = append(u.sent, indexRow{Of: int64(m.sender), At: m.position})
+		u.begun = append(u.begun, m.At)
+		u.received = append(u.received, names.Row{Of: int64(m.Recipient), At: m.At})
+		u.sent = append(u.sent, names.Row{Of: int64(m.Sender), At: m.At})
 	}
 	u.waiting = slices.Clone(u.waiting[n:])
-	for _, rows := range [][]indexRow{u.received, u.sent} {
-		slices.SortFunc(rows, func(a, b indexRow) int {
+	for _, rows := range [][]names.Row{u.received, u.sent} {
+		slices.SortFunc(rows, func(a, b names.Row) int {
 			return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.At, b.At))
 		})
 	}

@@ -45,7 +45,7 @@ func (w *writer) readIn(ctx context.Context, t readers.Turn, f func(*rx) error) 
 		return w.readFault(err)
 	}
 	defer c.Rollback() // ends the transaction, even if f panics; it has no changes
-	return w.readFault(f(&rx{c: c, lookups: w.lookups, now: w.opts.Now()}))
+	return w.readFault(f(&rx{c: c, Lookups: w.Lookups, now: w.opts.Now()}))
 }
 
 // longestRead bounds a read of the server, because the log grows for as long as a read

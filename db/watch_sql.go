@@ -117,7 +117,7 @@ func (h *watch) tell(data int64) error {
 		h.w.listeners.tell(keysChanged)
 	}
 	if now.entries != h.seen.entries {
-		h.w.mechas.forget()
+		h.w.Mechas.Forget()
 		h.w.listeners.tell(entriesChanged)
 	}
 	if now.learned != h.seen.learned {

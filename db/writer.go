@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -55,7 +56,7 @@ type writer struct {
 	fault atomic.Pointer[error]
 	ended chan struct{} // closed when run has returned
 
-	*lookups
+	*names.Lookups
 	opts      storeOptions
 	path      string
 	c         *sqlite.Conn
@@ -91,14 +92,14 @@ type writer struct {
 	joining []op         // jobs that the rooms add to the next transaction
 }
 
-func newWriter(o storeOptions, path string, l *lookups) *writer {
+func newWriter(o storeOptions, path string, l *names.Lookups) *writer {
 	most := maxBatch
 	if !o.Serve {
 		most = commandBatch
 	}
 	w := &writer{
 		queue: newQueue(most, maxBatchBytes), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		lookups: l, opts: o, path: path, measures: newMeasures(), done: make(chan struct{}),
+		Lookups: l, opts: o, path: path, measures: newMeasures(), done: make(chan struct{}),
 		disk: disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger},
 	}
 	w.readers = readers.New(readers.Waits{Keys: w.measures.KeyWait, Points: w.measures.PointWait, Scans: w.measures.ScanWait}, w.done)

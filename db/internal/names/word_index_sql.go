@@ -1,4 +1,4 @@
-package db
+package names
 
 import (
 	"math"
@@ -16,23 +16,23 @@ import (
 
 const rowsPerNewWord = 4 // rows inserted, at most, for every new word; a segment is then indexed when a quarter of the next one has come
 
-// wordSegment is how many words a segment has. A word takes about 100 bytes of memory, and a
+// WordSegment is how many words a segment has. A word takes about 100 bytes of memory, and a
 // server has up to three segments: 5 MB. It is a variable, so that tests can have many.
-var wordSegment = 16384
+var WordSegment = 16384
 
-// A hashedWord is a word by the hash of its text. Two texts may have one hash.
-type hashedWord struct{ hash, id int64 }
+// A HashedWord is a word by the hash of its text. Two texts may have one hash.
+type HashedWord struct{ Hash, ID int64 }
 
 // Position implements late.Item.
-func (w hashedWord) Position() int64 { return w.id }
+func (w HashedWord) Position() int64 { return w.ID }
 
 // Key implements late.Item.
-func (w hashedWord) Key(int) (of int64, is bool) { return w.hash, true }
+func (w HashedWord) Key(int) (of int64, is bool) { return w.Hash, true }
 
-func newLateWords() *late.Index[hashedWord, int64] {
-	return late.New[hashedWord](late.Options[int64]{
+func newLateWords() *late.Index[HashedWord, int64] {
+	return late.New[HashedWord](late.Options[int64]{
 		Tables:    []func(*sqlite.Conn, []late.Row[int64]) error{insertHashes},
-		Watermark: setWordsIndexed, Segment: wordSegment, PerItem: rowsPerNewWord, Least: leastRows,
+		Watermark: setWordsIndexed, Segment: WordSegment, PerItem: rowsPerNewWord, Least: LeastRows,
 	})
 }
 
@@ -42,16 +42,16 @@ const (
 	wordAfter = "SELECT id FROM word WHERE id > ? AND text = ?"
 )
 
-// findWord gives the number of a word in the state of the file that c sees; 0 if it has none.
-func (l *lookups) findWord(c *sqlite.Conn, text string) (id int64, err error) {
+// FindWord gives the number of a word in the state of the file that c sees; 0 if it has none.
+func (l *Lookups) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 	var after int64
-	hash := l.ids.WordHash(text)
+	hash := l.IDs.WordHash(text)
 	_, err = c.Row(func(r *sqlite.Rows) { after, id = r.Int(0), r.Int(1) }, wordInIndex, hash, text)
 	if id != 0 || err != nil {
 		return id, err
 	}
 	// Some of these may be of no word, because it was removed, or is not committed.
-	some, _, known := l.lateWords.Find(after, 0, math.MaxInt64, late.Key{Of: hash})
+	some, _, known := l.LateWords.Find(after, 0, math.MaxInt64, late.Key{Of: hash})
 	for _, id := range some {
 		if is, err := c.Row(nil, "SELECT 1 FROM word WHERE id = ? AND text = ?", id, text); is || err != nil {
 			return id, err

@@ -1,0 +1,52 @@
+package names
+
+import (
+	"relay/db/internal/late"
+	"relay/db/relay"
+)
+
+// The tables by which messages are found, in the order in which they are written. received
+// comes last: what is acknowledged before that needs no second change. Those of its messages
+// that are pending are a table in memory.
+const (
+	InSent = iota
+	InJoined
+	InReply
+	InReceived
+	InPending
+)
+
+// An Message is what the index tables, and the conversations, need to know of a
+// message.
+type Message struct {
+	At                relay.Position
+	Recipient, Sender relay.MechaNumber
+	Conversation      int64          // message.conversation; 0: the message founded its conversation
+	Question          relay.Position // message.in_reply_to; 0: it answers none
+	Done              bool           // it was not pending when a start read it
+}
+
+// Position implements late.Item.
+func (m Message) Position() relay.Position { return m.At }
+
+// Key implements late.Item.
+func (m Message) Key(table int) (of int64, is bool) {
+	switch table {
+	case InSent:
+		return int64(m.Sender), true
+	case InJoined:
+		return m.Conversation, m.Conversation != 0
+	case InReply:
+		return int64(m.Question), m.Question != 0
+	case InReceived:
+		return int64(m.Recipient), true
+	}
+	return int64(m.Recipient), !m.Done
+}
+
+// An Row is a row of an index table, of a Mecha, a conversation or a question.
+type Row = late.Row[relay.Position]
+
+// LeastRows is how many rows a transaction inserts at least, unless they end a table. It is a
+// variable, so that tests can have many segments of few messages.
+var LeastRows = 256
