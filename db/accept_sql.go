@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -11,7 +12,7 @@ import (
 // accepting leaves out of the recipients of a message those that do not accept it (PROTOCOL
 // §3, Who may write to me). A Mecha accepts its own messages, and answers to them. Error:
 // NotAccepted, if nobody is left.
-func (s *sending) accepting(t *tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
+func (s *sending) accepting(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
 	left := to[:0]
 	for _, r := range to {
 		if r.number != sender.Mecha.Number && r.number != a.sender {
@@ -35,16 +36,16 @@ func (s *sending) accepting(t *tx, m *relay.SendMessage, sender *relay.Key, a an
 }
 
 // acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
-func (d *directory) acceptFrom(t *tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
+func (d *directory) acceptFrom(t *engine.Tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
 	if from, known := d.accepts.Find(id); known {
 		return from, nil
 	}
 	return d.readAcceptFrom(t, id)
 }
 
-func (d *directory) readAcceptFrom(t *tx, id relay.MechaNumber) (from relay.AcceptFrom, err error) {
+func (d *directory) readAcceptFrom(t *engine.Tx, id relay.MechaNumber) (from relay.AcceptFrom, err error) {
 	var text string
-	_, err = t.c.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
+	_, err = t.C.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -14,7 +15,7 @@ import (
 // Internal. Safe for concurrent use.
 func (p *progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	p.judgeAck(a)
-	return do[relay.AckOutcome](p.w, a)
+	return engine.Do[relay.AckOutcome](p.w, a)
 }
 
 // AcknowledgeThen is Acknowledge without waiting. done is called from the writer's
@@ -22,7 +23,7 @@ func (p *progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 // writes, done is called at once.
 func (p *progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
 	p.judgeAck(a)
-	then(p.w, a, done)
+	engine.Then(p.w, a, done)
 }
 
 // judgeAck sets the verdict of this machine.
@@ -32,7 +33,7 @@ func (p *progress) judgeAck(a *relay.Acknowledge) {
 	}
 }
 
-func (room *progress) acknowledge(t *tx, a *relay.Acknowledge) (relay.AckOutcome, error) {
+func (room *progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.AckOutcome, error) {
 	m, err := room.forRecipient(t, a.ID, a.Key, "acknowledge it")
 	if err != nil {
 		return relay.AckOutcome{}, err
@@ -59,7 +60,7 @@ func (room *progress) acknowledge(t *tx, a *relay.Acknowledge) (relay.AckOutcome
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}
-	p := t.position(a.At)
+	p := t.Position(a.At)
 	r := receipt{at: p, state: state, status: status, clientTS: a.ClientTS, detail: a.Detail, key: a.Key, nonce: a.Nonce}
 	if a.RetryAfter != 0 {
 		r.until = a.At.Add(a.RetryAfter)
@@ -94,7 +95,7 @@ func (room *progress) acknowledge(t *tx, a *relay.Acknowledge) (relay.AckOutcome
 
 // isAgain tells whether an acknowledgement follows a final one, or repeats the latest one. A
 // worker that only renews its lease repeats the latest one, whose detail it need not know.
-func (p *progress) isAgain(t *tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
+func (p *progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
 	switch {
 	case m.Ack == nil:
 		return false, nil
@@ -107,20 +108,20 @@ func (p *progress) isAgain(t *tx, a *relay.Acknowledge, m *relay.Message) (bool,
 	case a.Status != relay.Processing || a.Detail != "" || !p.attempts:
 		return false, nil
 	}
-	held, err := attemptOf(&t.rx, m.Position)
+	held, err := attemptOf(&t.Rx, m.Position)
 	return held.key == a.Key && !m.Ack.At.Before(held.since.Time()), err
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
 // latest one. No receipt is written; a lease is renewed. In each case the recipient has answered for the
 // message, so the message is no longer in flight.
-func (p *progress) acknowledgeAgain(t *tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
+func (p *progress) acknowledgeAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
 	p.noteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
 	if m.State.Pending() {
-		if err := p.progressed(t, m, a, t.last); err != nil {
+		if err := p.progressed(t, m, a, t.Last); err != nil {
 			return relay.AckOutcome{}, err
 		}
 	}
@@ -134,11 +135,11 @@ const maxAcks = 1000
 
 // countAck counts an acknowledgement that is not final, or refuses it if the message
 // has had maxAcks of them.
-func (p *progress) countAck(t *tx, a *relay.Acknowledge, m *relay.Message) error {
+func (p *progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) error {
 	if m.Ack == nil || relay.IsFinal(a.Status) {
 		return nil
 	}
-	n, err := t.c.Number("SELECT acks FROM progress WHERE message = ?", int64(m.Position))
+	n, err := t.C.Number("SELECT acks FROM progress WHERE message = ?", int64(m.Position))
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func (p *progress) countAck(t *tx, a *relay.Acknowledge, m *relay.Message) error
 		p.noteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", maxAcks)
 	}
-	return t.c.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
+	return t.C.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
 }
 
 // MarkDelivered records that a message has arrived, and returns once that is durable
@@ -154,10 +155,10 @@ func (p *progress) countAck(t *tx, a *relay.Acknowledge, m *relay.Message) error
 // RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and those of every
 // write. Safe for concurrent use.
 func (p *progress) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
-	return do[relay.DeliveredOutcome](p.w, m)
+	return engine.Do[relay.DeliveredOutcome](p.w, m)
 }
 
-func (room *progress) markDelivered(t *tx, d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
+func (room *progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	m, err := room.forRecipient(t, d.ID, d.Key, "mark it as delivered")
 	if err != nil {
 		return relay.DeliveredOutcome{}, err
@@ -166,7 +167,7 @@ func (room *progress) markDelivered(t *tx, d *relay.MarkDelivered) (relay.Delive
 		return relay.DeliveredOutcome{}, errExpired(m)
 	}
 	if m.State == relay.Queued {
-		p := t.position(d.At)
+		p := t.Position(d.At)
 		if _, err := room.addReceipt(t, m, receipt{at: p, state: relay.Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
@@ -182,12 +183,12 @@ func (room *progress) markDelivered(t *tx, d *relay.MarkDelivered) (relay.Delive
 // forRecipient reads a message for the key of its recipient. The argument what is the
 // action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
 // KeyExpired.
-func (p *progress) forRecipient(t *tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
+func (p *progress) forRecipient(t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
 	recipient, err := p.directory.caller(t, key)
 	if err != nil {
 		return nil, err
 	}
-	m, err := messageByID(&t.rx, id)
+	m, err := messageByID(&t.Rx, id)
 	if err == nil && m.Recipient != recipient.Mecha.Number {
 		return nil, errRecipientOnly(what)
 	}
@@ -209,14 +210,14 @@ type receipt struct {
 
 // addReceipt adds a receipt to the chain of a message. setState must follow. sought has the
 // words of the search by which the recipient was found; "" if there are none.
-func (p *progress) addReceipt(t *tx, m *relay.Message, r receipt) (sought string, err error) {
+func (p *progress) addReceipt(t *engine.Tx, m *relay.Message, r receipt) (sought string, err error) {
 	var previous any
-	_, err = t.c.Row(func(r *sqlite.Rows) { previous, sought = r.Value(0), r.Text(1) },
+	_, err = t.C.Row(func(r *sqlite.Rows) { previous, sought = r.Value(0), r.Text(1) },
 		"SELECT receipt, sought FROM message WHERE position = ?", int64(m.Position))
 	if err != nil {
 		return "", err
 	}
-	return sought, t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
+	return sought, t.C.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
 		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)), sqlite.OrNull(relay.MilliOf(r.until)))
 }
@@ -232,7 +233,7 @@ const (
 // setState sets a message's state and times, with p as its latest receipt, and keeps
 // the count of pending messages. ended has the words of the message's search if no other state
 // and no final word can follow: then the message loses them. "" is none.
-func (room *progress) setState(t *tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
+func (room *progress) setState(t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
 	if m.State.Pending() && !state.Pending() {
 		room.mailbox.addPending(t, m.Recipient, -1)
 		if err := room.mailbox.markDone(t, m); err != nil {
@@ -251,23 +252,23 @@ func (room *progress) setState(t *tx, m *relay.Message, state relay.State, p rel
 	if ended != "" {
 		query = stateUpdate + andForgetWords + ofMessage
 	}
-	return t.c.Exec(query, int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)),
+	return t.C.Exec(query, int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)),
 		sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)), int64(p), ack, int64(m.Position))
 }
 
 // noteReceipt adds to the changes for the listeners the one that a receipt records.
-func (p *progress) noteReceipt(t *tx, m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
+func (p *progress) noteReceipt(t *engine.Tx, m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
 	p.noteChange(t, relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
 }
 
 // noteChange adds a change to those for the listeners, and fills in the fields that come
 // from its message.
-func (p *progress) noteChange(t *tx, c relay.Change, m *relay.Message) {
+func (p *progress) noteChange(t *engine.Tx, c relay.Change, m *relay.Message) {
 	c.Position, c.ID, c.Sender, c.Recipient, c.State = m.Position, m.ID, m.Sender, m.Recipient, m.State
 	if m.Ack != nil && m.State != relay.Expired && c.Notice == relay.NoNotice {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail
 	}
-	t.brought.Changes = append(t.brought.Changes, c)
+	t.Brought.Changes = append(t.Brought.Changes, c)
 }
 
 func errExpired(m *relay.Message) error {

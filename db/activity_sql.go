@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -14,7 +15,7 @@ import (
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
 func (i Console) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
-	return see(i.Inspector, func(x *rx) (inspect.Activity, error) { return activity(x, after, span, limit) })
+	return see(i.Inspector, func(x *engine.Rx) (inspect.Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -33,26 +34,26 @@ const (
 
 // inSpans reads, by one of these queries, what happened after a position and up to another one, in
 // spans of the given length: f gets the number of each span in which something did since 1970, and its row.
-func inSpans(x *rx, after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows)) error {
+func inSpans(x *engine.Rx, after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows)) error {
 	for {
-		first, err := x.c.Number(next, int64(after), int64(upto))
+		first, err := x.C.Number(next, int64(after), int64(upto))
 		if err != nil || first == 0 {
 			return err
 		}
 		n := relay.Position(first).Time().UnixMilli() / span.Milliseconds()
 		end := min(relay.PositionAt(time.UnixMilli((n+1)*span.Milliseconds()))-1, upto)
-		if _, err := x.c.Row(func(r *sqlite.Rows) { f(n, r) }, query, int64(after), int64(end)); err != nil {
+		if _, err := x.C.Row(func(r *sqlite.Rows) { f(n, r) }, query, int64(after), int64(end)); err != nil {
 			return err
 		}
 		after = end
 	}
 }
 
-func activity(x *rx, after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
+func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
 	a.Upto = relay.MaxPosition
 	last := after
 	for _, table := range []string{"message", "receipt"} {
-		full, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT 1 OFFSET ?", int64(after), int64(limit-1))
+		full, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT 1 OFFSET ?", int64(after), int64(limit-1))
 		if err != nil {
 			return a, err
 		}
@@ -60,7 +61,7 @@ func activity(x *rx, after relay.Position, span time.Duration, limit int) (a ins
 			a.Upto, a.More = min(a.Upto, relay.Position(full)), true
 			continue
 		}
-		newest, err := x.c.Number("SELECT max(position) FROM " + table)
+		newest, err := x.C.Number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return a, err
 		}
@@ -99,10 +100,10 @@ func activity(x *rx, after relay.Position, span time.Duration, limit int) (a ins
 // Back gives the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
 func (i Console) Back(since time.Time, most int) (relay.Position, error) {
-	return see(i.Inspector, func(x *rx) (relay.Position, error) {
+	return see(i.Inspector, func(x *engine.Rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
-			at, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
+			at, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
 			if err != nil {
 				return p, err
 			}
@@ -118,9 +119,9 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 
 // Newest reads the newest events, up to limit, the oldest first.
 func (i Console) Newest(limit int) ([]inspect.Event, error) {
-	return see(i.Inspector, func(x *rx) ([]inspect.Event, error) {
+	return see(i.Inspector, func(x *engine.Rx) ([]inspect.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
-		at, err := x.c.Number(newestPosition, int64(limit))
+		at, err := x.C.Number(newestPosition, int64(limit))
 		if err != nil {
 			return nil, err
 		}
@@ -137,12 +138,12 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
 func (i Console) Dead(since time.Time, limit int) ([]inspect.Event, error) {
-	return see(i.Inspector, func(x *rx) ([]inspect.Event, error) {
+	return see(i.Inspector, func(x *engine.Rx) ([]inspect.Event, error) {
 		text, err := withFailed(x, deadSince)
 		if err != nil {
 			return nil, err
 		}
-		return receiptEvents(x, x.c.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
+		return receiptEvents(x, x.C.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
 	})
 }
 
@@ -157,8 +158,8 @@ const (
 // Pushes reads the notes that messages were written to sockets, from the rows after a position,
 // which is none of the shared order; up to about limit of them. next is where to go on.
 func (i Console) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
-	err = i.point(context.Background(), func(x *rx) error {
-		list, next, err = pushEvents(x, x.c.Query(pushesAfter, int64(after)), after, limit)
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
+		list, next, err = pushEvents(x, x.C.Query(pushesAfter, int64(after)), after, limit)
 		return err
 	})
 	return list, next, err
@@ -166,8 +167,8 @@ func (i Console) Pushes(after relay.Position, limit int) (list []inspect.Event, 
 
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
 func (i Console) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
-	err = i.point(context.Background(), func(x *rx) error {
-		list, next, err = pushEvents(x, x.c.Query(lastPushes, int64(newestPushes)), 0, limit)
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
+		list, next, err = pushEvents(x, x.C.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
 	})
 	return list, next, err
@@ -175,7 +176,7 @@ func (i Console) NewestPushes(limit int) (list []inspect.Event, next relay.Posit
 
 // pushEvents makes events of the last limit notes of some rows. Notes of messages that were
 // removed are left out.
-func pushEvents(x *rx, r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
 	var notes []pushed
 	for next = after; (limit == 0 || len(notes) < limit*newestPushes) && r.Next(); {
 		next = relay.Position(r.Int(0))

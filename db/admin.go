@@ -11,6 +11,7 @@ import (
 
 	"relay/db/admin"
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -26,7 +27,7 @@ func adminGreeting(ids *relay.IDs) []byte {
 func (l *replication) serveAdmin() {
 	d := l.db
 	l.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Status: d.statusForAdmin, Fault: func(err error) {
-		d.w.opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
+		d.w.Opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
 	}})
 }
 
@@ -58,20 +59,20 @@ func LogStatus(ctx context.Context, path string) (json.RawMessage, error) {
 }
 
 // applyForAdmin proposes the write of a form. Once its outcome is known, and all nodes have
-// it where they must (awaitNodes), it calls done.
+// it where they must (AwaitNodes), it calls done.
 func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	write, err := relay.ReadWrite(form)
 	if err != nil {
 		done(err)
 		return
 	}
-	j, err := d.w.table.jobOf(write, func(_ any, err error) {
-		if err != nil || !d.w.table.decidesKeys(write) {
+	j, err := d.w.Table.JobOf(write, func(_ any, err error) {
+		if err != nil || !d.w.Table.DecidesKeys(write) {
 			done(err)
 			return
 		}
 		go func() { // the writer's goroutine has called this, and must not wait
-			d.w.awaitNodes(ctx, write)
+			d.w.AwaitNodes(ctx, write)
 			done(nil)
 		}()
 	})
@@ -79,19 +80,19 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 		done(err)
 		return
 	}
-	d.w.enqueue(j, 0)
+	d.w.Enqueue(j, 0)
 }
 
-// handover is the sharedLog of a command: it sends the writes to the server of the file.
+// handover is the Log of a command: it sends the writes to the server of the file.
 type handover struct {
-	w     *writer
+	w     *engine.Store
 	admin *admin.Client
 }
 
-func (h *handover) Enqueue(j job, _ relay.MechaNumber) {
-	form := relay.AppendWrite(nil, j.shared())
+func (h *handover) Enqueue(j engine.Job, _ relay.MechaNumber) {
+	form := relay.AppendWrite(nil, j.Shared())
 	if len(form) > mostForm {
-		h.w.finishLater(j, errTooLong())
+		h.w.FinishLater(j, errTooLong())
 		return
 	}
 	h.admin.Send(form, func(err error) {
@@ -99,14 +100,14 @@ func (h *handover) Enqueue(j job, _ relay.MechaNumber) {
 		case errors.Is(err, admin.ErrEnded):
 			err = errUnknown("the relay that serves the file has ended the connection", nil)
 		case errors.Is(err, admin.ErrNoServer):
-			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.w.path)
+			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.w.Path)
 		}
-		h.w.finishLater(j, err)
+		h.w.FinishLater(j, err)
 	})
 }
 
-func (h *handover) Take() []op                                  { return nil }
-func (h *handover) Apply([]op)                                  {}
+func (h *handover) Take() []engine.Op                           { return nil }
+func (h *handover) Apply([]engine.Op)                           {}
 func (h *handover) Keeps() bool                                 { return false }
 func (h *handover) Time() int64                                 { return 0 }
 func (h *handover) Used(relay.NonceHash) bool                   { return false }

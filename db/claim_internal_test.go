@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -16,8 +17,8 @@ import (
 func claimable(t *testing.T, d *DB, at time.Time, limit int) (all []relay.Position) {
 	t.Helper()
 	bytes := int64(0)
-	err := d.w.as(0).point(t.Context(), func(x *rx) error {
-		r := x.c.Query(`SELECT m.position, m.payload_bytes FROM message m LEFT JOIN attempt a ON a.message = m.position
+	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+		r := x.C.Query(`SELECT m.position, m.payload_bytes FROM message m LEFT JOIN attempt a ON a.message = m.position
 			WHERE m.open = 1 AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?) ORDER BY m.position LIMIT ?`, at.UnixMilli(), int64(limit))
 		for r.Next() {
 			if bytes += r.Int(1); len(all) == 0 || bytes <= relay.ClaimBytes {
@@ -71,7 +72,7 @@ func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 		case n < 7:
 			ack(relay.Deferred, time.Duration(1+random.IntN(30))*time.Second)
 		case n < 9:
-			if _, err := do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
+			if _, err := engine.Do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -120,7 +121,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	claim(1, 5*time.Second)
 	claim(4, time.Hour)
 	c.set(time.Minute)
-	if _, err := do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
+	if _, err := engine.Do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
 		t.Fatal(err)
 	}
 	claim(1, time.Hour)
@@ -144,14 +145,14 @@ func TestAClaimThatFailsLeavesItsMessages(t *testing.T) {
 	sent := mustSendNow(t, d, c, k)
 	claim := &relay.ClaimMessages{At: c.now(), Key: k.Number, Limit: 1, Lease: time.Hour}
 	done := make(chan error, 1)
-	j := taskOf(d.w.table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
-	j.decide = func(x *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	j := engine.TaskOf(d.w.Table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
+	j.Decide = func(x *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 		if got, err := d.progress.claimMessages(x, c); err != nil || len(got) != 1 {
 			t.Errorf("%d messages, %v", len(got), err)
 		}
 		return nil, errors.New("a fault of the store")
 	}
-	d.w.queueFor(j)
+	d.w.QueueFor(j)
 	if err := <-done; err == nil {
 		t.Fatal("the claim has not failed")
 	}

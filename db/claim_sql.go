@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -20,14 +21,14 @@ import (
 // durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
 // those of every write. Safe for concurrent use.
 func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-	claimed, err := do[[]relay.ClaimedMessage](p.w, c)
+	claimed, err := engine.Do[[]relay.ClaimedMessage](p.w, c)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
 	kept := claimed[:0]
-	turn := p.w.readers.Scan(claimed[0].Recipient)
+	turn := p.w.Readers.Scan(claimed[0].Recipient)
 	turn.Most = readers.AnyNumber // a refusal would leave the messages to nobody until the leases end
-	err = p.w.readIn(ctx, turn, func(x *rx) error {
+	err = p.w.ReadIn(ctx, turn, func(x *engine.Rx) error {
 		for _, m := range claimed {
 			body, found, err := keptPayload(x, m.Position)
 			if err != nil {
@@ -43,7 +44,7 @@ func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 }
 
 // claimMessages takes leases. Its outcome is the messages, without their payloads.
-func (p *progress) claimMessages(t *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+func (p *progress) claimMessages(t *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 	caller, err := p.directory.caller(t, c.Key)
 	if err != nil {
 		return nil, err
@@ -55,11 +56,11 @@ func (p *progress) claimMessages(t *tx, c *relay.ClaimMessages) ([]relay.Claimed
 	until := c.At.Add(c.Lease).Truncate(time.Millisecond)
 	var claimed []relay.ClaimedMessage
 	for i, f := range free {
-		m, err := messageAt(&t.rx, f.position)
+		m, err := messageAt(&t.Rx, f.position)
 		if err != nil {
 			return nil, err
 		}
-		r := receipt{at: t.position(c.At), detail: c.Worker, key: c.Key, notice: relay.NoticeClaimed, until: until}
+		r := receipt{at: t.Position(c.At), detail: c.Worker, key: c.Key, notice: relay.NoticeClaimed, until: until}
 		if i == 0 {
 			r.nonce = c.Nonce
 		}
@@ -100,12 +101,12 @@ const (
 
 // free finds the messages for a claim, the oldest first: up to its limit, and up to
 // relay.ClaimBytes.
-func (p *progress) free(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
+func (p *progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
 	list, next, err := p.fresh(t, id, c)
 	if err != nil {
 		return nil, err
 	}
-	r := t.c.Query(freeAgain, int64(id), c.At.UnixMilli(), int64(c.Limit))
+	r := t.C.Query(freeAgain, int64(id), c.At.UnixMilli(), int64(c.Limit))
 	for r.Next() {
 		list = append(list, freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), bytes: r.Int(2), again: relay.Position(r.Int(3))})
 	}
@@ -130,12 +131,12 @@ func (p *progress) free(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]
 
 // fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
 // further ones are at next or after it.
-func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
+func (p *progress) fresh(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
 	from, known := p.claimFrom[id]
 	if !known {
 		from, _ = p.claims.Find(id)
 	}
-	pending, args, err := pending(&t.rx, id, from, -1)
+	pending, args, err := pending(&t.Rx, id, from, -1)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -148,14 +149,14 @@ func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (l
 		}
 		list = append(list, f)
 	}
-	r := t.c.Query(toClaim+"("+pending+") p CROSS JOIN "+areFresh, args...)
+	r := t.C.Query(toClaim+"("+pending+") p CROSS JOIN "+areFresh, args...)
 	for len(list) < c.Limit && r.Next() {
 		take(r)
 	}
 	if err := r.Close(); err != nil {
 		return nil, 0, err
 	}
-	next = t.last + 1
+	next = t.Last + 1
 	if len(list) == c.Limit {
 		next = list[c.Limit-1].position + 1
 	}
@@ -165,16 +166,16 @@ func (p *progress) fresh(t *tx, id relay.MechaNumber, c *relay.ClaimMessages) (l
 // Claimable tells whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
 func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
-	err = p.w.as(id).point(ctx, func(x *rx) error {
-		now := x.now.UnixMilli()
+	err = p.w.As(id).Point(ctx, func(x *engine.Rx) error {
+		now := x.Now.UnixMilli()
 		from, _ := p.claims.Find(id) // 0 if that is unknown
 		pending, args, err := pending(x, id, from, -1)
 		if err != nil {
 			return err
 		}
-		found, err = x.c.Row(nil, freeAgain, int64(id), now, int64(1))
+		found, err = x.C.Row(nil, freeAgain, int64(id), now, int64(1))
 		if err == nil && !found {
-			found, err = x.c.Row(nil, toClaim+"("+pending+") p CROSS JOIN "+areFresh+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, now)...)
+			found, err = x.C.Row(nil, toClaim+"("+pending+") p CROSS JOIN "+areFresh+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, now)...)
 		}
 		return err
 	})
@@ -197,9 +198,9 @@ type attempt struct {
 }
 
 // attemptOf reads the row of a message; the zero attempt but its number if there is none.
-func attemptOf(x *rx, p relay.Position) (a attempt, err error) {
+func attemptOf(x *engine.Rx, p relay.Position) (a attempt, err error) {
 	a.number = 1
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		a = attempt{number: int(r.Int(0)), until: relay.UnixMilli(r.Int(1)), key: relay.KeyNumber(r.Int(2)), worker: r.Text(3),
 			lease: time.Duration(r.Int(4)) * time.Millisecond, since: relay.Position(r.Int(5)), again: relay.Position(r.Int(6))}
 	}, "SELECT number, until, key, worker, lease, since, again FROM attempt WHERE message = ?", int64(p))
@@ -207,28 +208,28 @@ func attemptOf(x *rx, p relay.Position) (a attempt, err error) {
 }
 
 // keepAttempt writes the row of a message.
-func (p *progress) keepAttempt(t *tx, m *relay.Message, a attempt) error {
+func (p *progress) keepAttempt(t *engine.Tx, m *relay.Message, a attempt) error {
 	p.attempts = true
 	p.returns.expect(relay.MilliOf(a.until))
-	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	return t.C.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
 		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
 }
 
 // dropAttempt deletes the row of a message that is no longer pending.
-func (room *progress) dropAttempt(t *tx, p relay.Position) error {
+func (room *progress) dropAttempt(t *engine.Tx, p relay.Position) error {
 	if !room.attempts {
 		return nil
 	}
-	return t.c.Exec("DELETE FROM attempt WHERE message = ?", int64(p))
+	return t.C.Exec("DELETE FROM attempt WHERE message = ?", int64(p))
 }
 
 // progressed does what a word of progress means to the attempt: the key that has the lease
 // renews it, and a deferral puts the message off. p is the receipt of the word.
-func (room *progress) progressed(t *tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
+func (room *progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
 	switch {
 	case k.RetryAfter != 0:
-		a, err := attemptOf(&t.rx, m.Position)
+		a, err := attemptOf(&t.Rx, m.Position)
 		if err != nil {
 			return err
 		}
@@ -236,7 +237,7 @@ func (room *progress) progressed(t *tx, m *relay.Message, k *relay.Acknowledge, 
 	case k.Status != relay.Processing || !room.attempts:
 		return nil
 	}
-	a, err := attemptOf(&t.rx, m.Position)
+	a, err := attemptOf(&t.Rx, m.Position)
 	if err != nil || a.key != k.Key || a.until.IsZero() {
 		return err
 	}
@@ -250,7 +251,7 @@ const earliestReturn = "SELECT min(until) FROM attempt INDEXED BY attempt_until 
 
 // endAttempts gives back up to dueAtOnce messages whose lease has run out, or whose deferral
 // is over.
-func (p *progress) endAttempts(t *tx, e *relay.EndAttempts) (nextDue, error) {
+func (p *progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (nextDue, error) {
 	due, next, err := p.dueMessages(t, e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
 	for _, m := range due {
 		if err == nil {
@@ -260,8 +261,8 @@ func (p *progress) endAttempts(t *tx, e *relay.EndAttempts) (nextDue, error) {
 	return next, err
 }
 
-func (room *progress) endAttempt(t *tx, m *relay.Message, e *relay.EndAttempts) error {
-	a, err := attemptOf(&t.rx, m.Position)
+func (room *progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAttempts) error {
+	a, err := attemptOf(&t.Rx, m.Position)
 	if err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func (room *progress) endAttempt(t *tx, m *relay.Message, e *relay.EndAttempts) 
 	if err != nil {
 		return err
 	}
-	p := t.position(e.At)
+	p := t.Position(e.At)
 	if m.State != relay.Expired && most > 0 && a.number >= most {
 		room.spent++
 		return room.spend(t, m, p)
@@ -291,9 +292,9 @@ func (room *progress) endAttempt(t *tx, m *relay.Message, e *relay.EndAttempts) 
 
 // maxAttempts gives how many attempts a Mecha makes at a message; 0: any number. Its
 // profile goes before the server's setting.
-func (p *progress) maxAttempts(t *tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
+func (p *progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
 	most = e.MaxAttempts
-	_, err = t.c.Row(func(r *sqlite.Rows) {
+	_, err = t.C.Row(func(r *sqlite.Rows) {
 		if !r.Null(0) {
 			most = int(r.Int(0))
 		}
@@ -305,7 +306,7 @@ func (p *progress) maxAttempts(t *tx, id relay.MechaNumber, e *relay.EndAttempts
 const attemptsSpent = "attempts spent"
 
 // spend acknowledges a message as failed, because its attempts are spent.
-func (room *progress) spend(t *tx, m *relay.Message, p relay.Position) error {
+func (room *progress) spend(t *engine.Tx, m *relay.Message, p relay.Position) error {
 	status, err := room.dictionary.intern(t, "failed")
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			path := d.w.path
+			path := d.w.Path
 			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		}
 	}
@@ -135,7 +135,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		path := d.w.path
+		path := d.w.Path
 		d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		c.set(jump)
 		c.pass(2 * nonceSweep)
@@ -173,7 +173,7 @@ func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			path := d.w.path
+			path := d.w.Path
 			if !kept {
 				if err := os.Remove(path + ring.Suffix); err != nil {
 					t.Fatal(err)

@@ -3,6 +3,7 @@ package db
 import (
 	"math"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -14,7 +15,7 @@ import (
 
 // leaveConversations does what the removal of messages means to their conversations. The
 // rows of the messages are gone already.
-func (s *sending) leaveConversations(t *tx, removed []names.Message) error {
+func (s *sending) leaveConversations(t *engine.Tx, removed []names.Message) error {
 	left := map[int64]bool{}
 	for _, m := range removed {
 		if m.Conversation != 0 {
@@ -38,52 +39,52 @@ func (s *sending) leaveConversations(t *tx, removed []names.Message) error {
 
 // leaveFounded keeps the parties of a founding message that was removed: as participants
 // if the conversation has other messages, else in the row that says that it is dormant.
-func (s *sending) leaveFounded(t *tx, m names.Message) error {
+func (s *sending) leaveFounded(t *engine.Tx, m names.Message) error {
 	goesOn, err := s.hasMessages(t, int64(m.At))
 	if err != nil {
 		return err
 	}
 	if !goesOn {
 		s.members.Drop(int64(m.At))
-		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
-			int64(m.At), t.now.UnixMilli(), int64(m.Sender), int64(m.Recipient))
+		return t.C.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
+			int64(m.At), t.Now.UnixMilli(), int64(m.Sender), int64(m.Recipient))
 	}
 	return s.addParticipants(t, int64(m.At), m.Sender, m.Recipient)
 }
 
 // leaveConversation notes that a conversation is dormant if it has no message any more.
-func (s *sending) leaveConversation(t *tx, conversation int64) error {
+func (s *sending) leaveConversation(t *engine.Tx, conversation int64) error {
 	goesOn, err := s.hasMessages(t, conversation)
 	if err != nil || goesOn {
 		return err
 	}
 	if conversation > 0 {
-		founded, err := t.c.Row(nil, "SELECT 1 FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		founded, err := t.C.Row(nil, "SELECT 1 FROM message WHERE position = ? AND conversation IS NULL", conversation)
 		if err != nil || founded {
 			return err
 		}
 	}
 	s.members.Drop(conversation)
-	return t.c.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.now.UnixMilli())
+	return t.C.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.Now.UnixMilli())
 }
 
 // hasMessages tells whether a conversation has messages besides its founding one.
-func (s *sending) hasMessages(t *tx, conversation int64) (bool, error) {
-	indexed, err := t.c.Row(nil, "SELECT 1 FROM joined WHERE conversation = ? LIMIT 1", conversation)
+func (s *sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
+	indexed, err := t.C.Row(nil, "SELECT 1 FROM joined WHERE conversation = ? LIMIT 1", conversation)
 	if indexed || err != nil {
 		return indexed, err
 	}
-	u, err := findJoined(&t.rx, conversation, 0, math.MaxInt64)
+	u, err := findJoined(&t.Rx, conversation, 0, math.MaxInt64)
 	if err != nil || u.none {
 		return false, err
 	}
 	late, args := u.query(relay.Both, true, true, 0, math.MaxInt64)
-	return t.c.Row(nil, late+" LIMIT 1", args...)
+	return t.C.Row(nil, late+" LIMIT 1", args...)
 }
 
-func (s *sending) addParticipants(t *tx, conversation int64, parties ...relay.MechaNumber) error {
+func (s *sending) addParticipants(t *engine.Tx, conversation int64, parties ...relay.MechaNumber) error {
 	for _, id := range parties {
-		if err := t.c.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
+		if err := t.C.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ func (s *sending) addParticipants(t *tx, conversation int64, parties ...relay.Me
 
 // wakeConversation makes a dormant conversation an ordinary one, because it gets a
 // message; 0 is a new conversation.
-func (s *sending) wakeConversation(t *tx, conversation int64) error {
+func (s *sending) wakeConversation(t *engine.Tx, conversation int64) error {
 	if conversation == 0 {
 		return nil
 	}
@@ -100,7 +101,7 @@ func (s *sending) wakeConversation(t *tx, conversation int64) error {
 		return nil
 	}
 	var parties []relay.MechaNumber
-	dormant, err := t.c.Row(func(r *sqlite.Rows) {
+	dormant, err := t.C.Row(func(r *sqlite.Rows) {
 		if !r.Null(0) {
 			parties = []relay.MechaNumber{relay.MechaNumber(r.Int(0)), relay.MechaNumber(r.Int(1))}
 		}
@@ -108,7 +109,7 @@ func (s *sending) wakeConversation(t *tx, conversation int64) error {
 	if err != nil || !dormant {
 		return err
 	}
-	if err := t.c.Exec("DELETE FROM dormant WHERE conversation = ?", conversation); err != nil {
+	if err := t.C.Exec("DELETE FROM dormant WHERE conversation = ?", conversation); err != nil {
 		return err
 	}
 	return s.addParticipants(t, conversation, parties...)
@@ -116,10 +117,10 @@ func (s *sending) wakeConversation(t *tx, conversation int64) error {
 
 // endConversations removes dormant conversations whose last message was removed before a
 // time, in Unix ms: at most so many rows. more says that there are others.
-func (s *sending) endConversations(t *tx, before int64, most int) (more bool, err error) {
+func (s *sending) endConversations(t *engine.Tx, before int64, most int) (more bool, err error) {
 	var ended []int64
 	limit := most
-	r := t.c.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))
+	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))
 	for r.Next() {
 		ended = append(ended, r.Int(0))
 	}
@@ -130,17 +131,17 @@ func (s *sending) endConversations(t *tx, before int64, most int) (more bool, er
 		if most--; most < 0 {
 			return true, nil
 		}
-		before := t.c.Changes()
-		err := t.c.Exec(`DELETE FROM participant WHERE conversation = ?1 AND mecha IN
+		before := t.C.Changes()
+		err := t.C.Exec(`DELETE FROM participant WHERE conversation = ?1 AND mecha IN
 			(SELECT mecha FROM participant WHERE conversation = ?1 ORDER BY mecha LIMIT ?2)`, c, int64(most)+1)
 		if err != nil {
 			return false, err
 		}
-		if most -= int(t.c.Changes() - before); most < 0 { // the conversation may have further participants
+		if most -= int(t.C.Changes() - before); most < 0 { // the conversation may have further participants
 			return true, nil
 		}
 		for _, table := range []string{"dormant", "conversation_limit"} {
-			if err := t.c.Exec("DELETE FROM "+table+" WHERE conversation = ?", c); err != nil {
+			if err := t.C.Exec("DELETE FROM "+table+" WHERE conversation = ?", c); err != nil {
 				return false, err
 			}
 		}

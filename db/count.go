@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -18,7 +19,7 @@ const (
 // counts counts exchanges, in rounds. A round goes through the Mechas by their
 // numbers, with some of them in each transaction. Exchanges that come meanwhile are for the next one.
 type counts struct {
-	w        *writer
+	w        *engine.Store
 	halfLife time.Duration
 	first    time.Time // when the first exchange came that waits for a round; zero: there is none
 	waiting  int       // about how many do
@@ -30,7 +31,7 @@ type counts struct {
 // start finds exchanges that an earlier process has left. If the store does not learn, they are
 // removed.
 func (c *counts) start() error {
-	n, err := c.w.c.Number(someExchange)
+	n, err := c.w.C.Number(someExchange)
 	if n > 0 {
 		c.next = time.Unix(1, 0)
 		c.first = c.next // if a round is under way, some may be left when it ends
@@ -40,8 +41,8 @@ func (c *counts) start() error {
 
 // expect notes an exchange.
 func (c *counts) expect(at time.Time) {
-	if c.w.log != nil {
-		at = c.w.opts.Now() // the log's time may be far from it
+	if c.w.Log != nil {
+		at = c.w.Opts.Now() // the log's time may be far from it
 	}
 	if c.waiting++; c.first.IsZero() {
 		c.first = at
@@ -50,7 +51,7 @@ func (c *counts) expect(at time.Time) {
 
 func (c *counts) Due(now time.Time) bool {
 	switch {
-	case c.onWay || !c.w.keeps():
+	case c.onWay || !c.w.Keeps():
 		return false
 	case !c.next.IsZero():
 		return !now.Before(c.next)
@@ -67,11 +68,11 @@ func (c *counts) Do(now time.Time) {
 		c.first, c.waiting = time.Time{}, 0
 	}
 	write := &relay.CountExchanges{At: now, HalfLife: c.halfLife, Most: countAtOnce}
-	j := taskOf(c.w.table, write, func(more bool, err error) {
+	j := engine.TaskOf(c.w.Table, write, func(more bool, err error) {
 		c.onWay = false
 		switch {
 		case err != nil:
-			c.w.opts.Logger.Error("completed messages were not counted for discovery", "error", err)
+			c.w.Opts.Logger.Error("completed messages were not counted for discovery", "error", err)
 			c.next = now.Add(countSoon)
 		case more:
 			c.next = now.Add(countPause)
@@ -79,9 +80,9 @@ func (c *counts) Do(now time.Time) {
 			c.next = time.Time{}
 		}
 	})
-	if c.onWay = c.w.log != nil; c.onWay {
-		c.w.proposes(j)
+	if c.onWay = c.w.Log != nil; c.onWay {
+		c.w.Proposes(j)
 		return
 	}
-	c.w.commit([]op{{job: j}})
+	c.w.Commit([]engine.Op{{Job: j}})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -16,7 +17,7 @@ const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 
 
 // countExchanges counts exchanges and removes those that a whole round has counted. Without a
 // half-life it only removes them. more tells whether the round goes on.
-func (l *learning) countExchanges(t *tx, c *relay.CountExchanges) (more bool, err error) {
+func (l *learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more bool, err error) {
 	rest, upto, begun, err := l.round(t)
 	if err != nil || len(rest) == 0 && !begun {
 		return false, err
@@ -25,7 +26,7 @@ func (l *learning) countExchanges(t *tx, c *relay.CountExchanges) (more bool, er
 	if c.HalfLife > 0 {
 		part = firstOfRound(rest, max(c.Most, 1))
 	}
-	return len(part) < len(rest), t.erasing(func() error {
+	return len(part) < len(rest), t.Erasing(func() error {
 		if c.HalfLife > 0 {
 			if err := l.countAll(t, part, c); err != nil {
 				return err
@@ -56,7 +57,7 @@ func firstOfRound(rest []exchange, most int) []exchange {
 
 // countAll counts exchanges, which are sorted by the recipients. So each page of words is read and
 // written once.
-func (room *learning) countAll(t *tx, all []exchange, c *relay.CountExchanges) error {
+func (room *learning) countAll(t *engine.Tx, all []exchange, c *relay.CountExchanges) error {
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].recipient == all[0].recipient {
@@ -75,7 +76,7 @@ func (room *learning) countAll(t *tx, all []exchange, c *relay.CountExchanges) e
 type tally struct {
 	*learning
 	learner
-	t        *tx
+	t        *engine.Tx
 	mecha    relay.MechaNumber
 	halfLife time.Duration
 	senders  map[relay.MechaNumber]relay.Address // those that the round has met
@@ -107,8 +108,8 @@ type learner struct {
 	off       bool  // the profile says that nothing is to be learned
 }
 
-func (room *learning) learner(t *tx, id relay.MechaNumber) (l learner, err error) {
-	_, err = t.c.Row(func(r *sqlite.Rows) { l = learner{r.Int(0), r.Int(1), r.Int(2), r.Int(3) != 0} },
+func (room *learning) learner(t *engine.Tx, id relay.MechaNumber) (l learner, err error) {
+	_, err = t.C.Row(func(r *sqlite.Rows) { l = learner{r.Int(0), r.Int(1), r.Int(2), r.Int(3) != 0} },
 		"SELECT exchanges, hour, words, off FROM learner WHERE mecha = ?", int64(id))
 	return l, err
 }
@@ -142,7 +143,7 @@ func (l *tally) sender(id relay.MechaNumber) (relay.Address, error) {
 	if known {
 		return a, nil
 	}
-	a, err := address(&l.t.rx, int64(id))
+	a, err := engine.Address(&l.t.Rx, int64(id))
 	if err == nil {
 		l.senders[id] = a
 	}
@@ -226,7 +227,7 @@ func (l *tally) readPage(word string) (*wordPage, error) {
 		return p, nil
 	}
 	var broken error
-	there, err := l.t.c.Row(func(r *sqlite.Rows) {
+	there, err := l.t.C.Row(func(r *sqlite.Rows) {
 		p.first, p.next, p.stored = r.Text(0), r.Text(2), true
 		p.words, broken = decodeWords(r.Blob(1))
 		p.before = len(p.words)
@@ -248,7 +249,7 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 	}
 	var err error
 	if l.known == 0 {
-		err = l.t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha))
+		err = l.t.C.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha))
 	} else {
 		for _, p := range l.pages {
 			err = cmp.Or(err, l.learning.writePage(l.t, l.mecha, p))
@@ -260,25 +261,25 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return l.learning.putLearner(l.t, l.mecha, l.learner, l.t.position(at))
+	return l.learning.putLearner(l.t, l.mecha, l.learner, l.t.Position(at))
 }
 
 // writePage writes a page that has changed, in several rows if it has grown too long. A page
 // without words goes, but for the first one of a Mecha: then the page before it covers its
 // words. The page must not be used any more.
-func (l *learning) writePage(t *tx, id relay.MechaNumber, p *wordPage) error {
+func (l *learning) writePage(t *engine.Tx, id relay.MechaNumber, p *wordPage) error {
 	switch {
 	case !p.changed:
 		return nil
 	case len(p.words) == 0 && p.first != "":
-		return t.c.Exec("DELETE FROM learned WHERE mecha = ? AND first = ?", int64(id), p.first)
+		return t.C.Exec("DELETE FROM learned WHERE mecha = ? AND first = ?", int64(id), p.first)
 	}
 	for _, part := range p.split() {
 		query := "INSERT INTO learned (words, counts, mecha, first) VALUES (?, ?, ?, ?)"
 		if part.stored {
 			query = "UPDATE learned SET words = ?, counts = ? WHERE mecha = ? AND first = ?"
 		}
-		if err := t.c.Exec(query, int64(len(part.words)), part.encode(), int64(id), part.first); err != nil {
+		if err := t.C.Exec(query, int64(len(part.words)), part.encode(), int64(id), part.first); err != nil {
 			return err
 		}
 	}
@@ -289,7 +290,7 @@ func (l *learning) writePage(t *tx, id relay.MechaNumber, p *wordPage) error {
 // twentieth of the room is free: the next new words then need no look through all. It
 // packs those that stay.
 func (l *tally) dropWords(counted []exchange, hour int64) error {
-	all, err := wordsOf(&l.t.rx, l.mecha)
+	all, err := wordsOf(&l.t.Rx, l.mecha)
 	if err != nil {
 		return err
 	}
@@ -319,7 +320,7 @@ func (l *tally) dropWords(counted []exchange, hour int64) error {
 	}
 	slices.SortFunc(page.words, func(a, b pagedWord) int { return cmp.Compare(a.word, b.word) })
 	l.known = int64(len(kept))
-	if err := l.t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha)); err != nil {
+	if err := l.t.C.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha)); err != nil {
 		return err
 	}
 	return l.learning.writePage(l.t, l.mecha, &page)
@@ -370,8 +371,8 @@ func inOrderOfWorth(all []keptWord) []keptWord {
 }
 
 // wordsOf reads the words of a Mecha, in their order, with their shares.
-func wordsOf(x *rx, id relay.MechaNumber) (all []pagedWord, err error) {
-	r := x.c.Query("SELECT counts FROM learned WHERE mecha = ? ORDER BY first", int64(id))
+func wordsOf(x *engine.Rx, id relay.MechaNumber) (all []pagedWord, err error) {
+	r := x.C.Query("SELECT counts FROM learned WHERE mecha = ? ORDER BY first", int64(id))
 	for err == nil && r.Next() {
 		var words []pagedWord
 		words, err = decodeWords(r.Blob(0))

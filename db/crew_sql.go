@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -14,7 +15,7 @@ import (
 
 // maxBroadcastBytes bounds the payloads of a message to a crew together, so that one job
 // does not keep the writer longer than a full transaction would.
-const maxBroadcastBytes = maxBatchBytes
+const maxBroadcastBytes = engine.MaxBatchBytes
 
 // An addressee is a Mecha to which a message goes.
 type addressee struct {
@@ -25,7 +26,7 @@ type addressee struct {
 // addressees gives the Mechas to which a message goes, in an array that the next message
 // uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
 // PayloadTooLarge.
-func (room *sending) addressees(t *tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
+func (room *sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
 	s := room
 	s.to = s.to[:0]
 	if !m.To.IsCrew() {
@@ -62,8 +63,8 @@ const (
 )
 
 // crew adds to the addressees the Mechas of a crew except one, by their numbers, up to a limit.
-func (s *sending) crew(t *tx, name string, except relay.MechaNumber, most int) error {
-	r := t.c.Query(readCrew, name, int64(except), int64(most))
+func (s *sending) crew(t *engine.Tx, name string, except relay.MechaNumber, most int) error {
+	r := t.C.Query(readCrew, name, int64(except), int64(most))
 	for r.Next() {
 		s.to = append(s.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
@@ -82,10 +83,10 @@ func (room *sending) countCrew(err error, m *relay.SendMessage) error {
 		return err
 	}
 	n := int64(0)
-	s := room.w.readers.Scan(room.directory.keys.mechaOf(m.Key))
+	s := room.w.Readers.Scan(room.directory.keys.mechaOf(m.Key))
 	s.Most = 1
-	failed := room.w.readIn(context.Background(), s, func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
+	failed := room.w.ReadIn(context.Background(), s, func(x *engine.Rx) error {
+		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
 		return err
 	})
 	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since

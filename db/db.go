@@ -61,6 +61,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -148,7 +149,7 @@ type Options struct {
 // DB is an open store. All its methods are safe for concurrent use.
 type DB struct {
 	opts Options
-	w    *writer
+	w    *engine.Store
 	nouns
 	lock *file.Locked
 
@@ -174,11 +175,11 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, w: newWriter(storeOptions{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
+	d := &DB{opts: o, w: engine.New(engine.Options{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
 		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, names.New(newLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
-	d.w.has(rooms, newTable(nouns, nil))
+	d.w.Has(rooms, newTable(nouns, nil))
 	if err := d.open(prepare); err != nil {
 		d.release()
 		return nil, file.Explain(path, err)
@@ -187,52 +188,52 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 }
 
 func (d *DB) open(prepare func(*DB)) error {
-	switch info, err := os.Stat(d.w.path); {
+	switch info, err := os.Stat(d.w.Path); {
 	case err != nil:
 	case info.IsDir():
-		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.w.path)
+		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.w.Path)
 	case !info.Mode().IsRegular(): // to open a pipe would wait for its other end
-		return fmt.Errorf("%s is not a file", d.w.path)
+		return fmt.Errorf("%s is not a file", d.w.Path)
 	}
 	if d.opts.Create {
-		if err := file.Create(d.w.path); err != nil {
+		if err := file.Create(d.w.Path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
 		}
-	} else if err := file.MustExist(d.w.path); err != nil {
+	} else if err := file.MustExist(d.w.Path); err != nil {
 		return err
 	}
-	if open, err := sqlite.ReadableByOthers(d.w.path); err == nil && open && d.w.opts.Serve {
-		d.w.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.w.path)
+	if open, err := sqlite.ReadableByOthers(d.w.Path); err == nil && open && d.w.Opts.Serve {
+		d.w.Opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.w.Path)
 	}
-	if d.w.opts.Serve {
+	if d.w.Opts.Serve {
 		if err := d.takeLock(); err != nil {
 			return err
 		}
-		for _, path := range file.RemovePartials(filepath.Dir(d.w.path)) {
-			d.w.opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
+		for _, path := range file.RemovePartials(filepath.Dir(d.w.Path)) {
+			d.w.Opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
 		}
 	}
-	c, err := file.OpenCurrent(d.w.path, d.w.opts.Schema, d.w.opts.Serve)
+	c, err := file.OpenCurrent(d.w.Path, d.w.Opts.Schema, d.w.Opts.Serve)
 	role := sqlite.Reading
-	cramped := d.w.opts.Serve && sqlite.IsDiskFull(err)
+	cramped := d.w.Opts.Serve && sqlite.IsDiskFull(err)
 	if cramped {
-		c, err = file.OpenFull(d.w.path)
+		c, err = file.OpenFull(d.w.Path)
 		role = sqlite.Unindexed
 	}
 	if err != nil {
 		return err
 	}
-	d.w.c, d.w.cramped = c, cramped
-	if err := d.w.opts.applyLockWait(c); err != nil {
+	d.w.C, d.w.Cramped = c, cramped
+	if err := d.w.Opts.ApplyLockWait(c); err != nil {
 		return err
 	}
-	if d.w.IDs, err = file.ReadIDs(c, d.w.path); err != nil {
+	if d.w.IDs, err = file.ReadIDs(c, d.w.Path); err != nil {
 		return err
 	}
 	if err := d.openLog(); err != nil {
 		return err
 	}
-	if err := d.w.readers.Open(d.w.path, role); err != nil {
+	if err := d.w.Readers.Open(d.w.Path, role); err != nil {
 		return err
 	}
 	if err := d.start(); err != nil {
@@ -243,50 +244,50 @@ func (d *DB) open(prepare func(*DB)) error {
 
 // run starts the writer and, unless the disk is full, the goroutines beside it.
 func (d *DB) run(prepare func(*DB)) error {
-	if d.w.opts.Serve {
-		if err := d.w.foreign.rememberFiles(d.w.path); err != nil {
+	if d.w.Opts.Serve {
+		if err := d.w.Foreign.RememberFiles(d.w.Path); err != nil {
 			return err
 		}
 	}
-	d.w.startHelpers = d.startHelpers
-	if d.w.cramped {
-		d.w.opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.w.path)
-		d.w.disk.cramped.Store(true)
+	d.w.StartHelpers = d.startHelpers
+	if d.w.Cramped {
+		d.w.Opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.w.Path)
+		d.w.Disk.Cramped.Store(true)
 	} else if err := d.startHelpers(); err != nil {
 		return err
 	}
-	d.w.disk.check()
+	d.w.Disk.Check()
 	if prepare != nil {
 		prepare(d)
 	}
-	d.wg.Go(d.w.run)
-	if d.w.log != nil {
-		d.w.log.Start()
+	d.wg.Go(d.w.Run)
+	if d.w.Log != nil {
+		d.w.Log.Start()
 	}
 	return nil
 }
 
-// startHelpers starts the goroutine that copies the log, and the watch.
+// StartHelpers starts the goroutine that copies the log, and the watch.
 func (d *DB) startHelpers() error {
-	copier, err := sqlite.Open(d.w.path, sqlite.Copying)
+	copier, err := sqlite.Open(d.w.Path, sqlite.Copying)
 	if err != nil {
 		return err
 	}
-	if err := d.w.watch.open(); err != nil && !sqlite.IsDiskFull(err) {
+	if err := d.w.Watch.Open(); err != nil && !sqlite.IsDiskFull(err) {
 		copier.Close()
 		return err
 	}
-	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.w.done) })
-	d.wg.Go(func() { d.w.watch.run(d.w.done) })
+	d.wg.Go(func() { d.w.Checkpoints.CopyInBackground(copier, d.w.Done) })
+	d.wg.Go(func() { d.w.Watch.Run(d.w.Done) })
 	return nil
 }
 
 // takeLock takes the server's lock. While this process has it, no other can have it, not
 // even for the same file under another name.
 func (d *DB) takeLock() (err error) {
-	d.lock, err = file.Lock(d.w.path)
+	d.lock, err = file.Lock(d.w.Path)
 	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("%s %w", d.w.path, errServed)
+		return fmt.Errorf("%s %w", d.w.Path, errServed)
 	}
 	return err
 }
@@ -296,12 +297,12 @@ func (d *DB) takeLock() (err error) {
 // concurrent use.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
-		if d.w.log != nil {
-			d.w.log.Stop()
+		if d.w.Log != nil {
+			d.w.Log.Stop()
 		}
-		d.w.stop()
-		<-d.w.ended
-		close(d.w.done)
+		d.w.Stop()
+		<-d.w.Ended
+		close(d.w.Done)
 		d.wg.Wait()
 		d.closed = d.release()
 	})
@@ -310,19 +311,19 @@ func (d *DB) Close() error {
 
 // release closes what open has opened so far. It is called once.
 func (d *DB) release() error {
-	if d.w.failed() != nil {
+	if d.w.Failed() != nil {
 		// The last connection to close copies the log, syncs and removes it. After a
 		// failed fsync that could lose commits that only the log has. So the connections
 		// stay open until the process ends.
 		return nil
 	}
-	if d.w.log != nil {
-		d.w.log.Close()
+	if d.w.Log != nil {
+		d.w.Log.Close()
 	}
-	d.w.readers.Close()
+	d.w.Readers.Close()
 	err := d.replays.used.close()
-	if d.w.c != nil {
-		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file
+	if d.w.C != nil {
+		err = errors.Join(err, d.w.C.Close()) // closed last, since that copies the log into the file
 	}
 	if d.lock != nil {
 		d.lock.Close()
@@ -336,29 +337,29 @@ func (d *DB) release() error {
 func WithoutLocks(f func()) { sqlite.WithoutLocks(f) }
 
 // Path is the absolute path of the file.
-func (d *DB) Path() string { return d.w.path }
+func (d *DB) Path() string { return d.w.Path }
 
 // OnCommit registers f, which is called after every commit that brought messages or
 // changes, in commit order, from the writer's goroutine: f must not block. Register
 // before the store is used.
 func (d *DB) OnCommit(f func(*relay.Commit)) {
-	d.w.listeners.mu.Lock()
-	defer d.w.listeners.mu.Unlock()
-	d.w.listeners.onCommit = append(d.w.listeners.onCommit, f)
+	d.w.Listeners.Mu.Lock()
+	defer d.w.Listeners.Mu.Unlock()
+	d.w.Listeners.OnCommit = append(d.w.Listeners.OnCommit, f)
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
 // here or by another process. f may be called by two goroutines at the same time, and more
 // than once for one change. It must not block. Register before the store is used.
-func (d *DB) OnKeys(f func()) { d.w.listeners.add(keysChanged, f) }
+func (d *DB) OnKeys(f func()) { d.w.Listeners.Add(engine.KeysChanged, f) }
 
 // OnEntries registers f, which is called when a Mecha, a profile or what discovery has
 // learned may have changed, here or in another process. The rules are those of OnKeys.
-func (d *DB) OnEntries(f func()) { d.w.listeners.add(entriesChanged|learnedChanged, f) }
+func (d *DB) OnEntries(f func()) { d.w.Listeners.Add(engine.EntriesChanged|engine.LearnedChanged, f) }
 
 // Failed gives the fault after which the store takes no writes; nil if there was none.
-func (d *DB) Failed() error { return d.w.failed() }
+func (d *DB) Failed() error { return d.w.Failed() }
 
 // AcceptsMessages tells whether the disk has room for messages. Without room, Send
 // refuses them with DiskFull, while acknowledgements and reads go on.
-func (d *DB) AcceptsMessages() bool { return !d.w.disk.low.Load() }
+func (d *DB) AcceptsMessages() bool { return !d.w.Disk.Low.Load() }

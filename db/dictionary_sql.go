@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -12,8 +13,8 @@ import (
 // dictionary is the room of words and addresses: it gives them their numbers. It has what the
 // present transaction has found and made, which the caches get once that is committed.
 type dictionary struct {
-	quiet
-	w           *writer
+	engine.Quiet
+	w           *engine.Store
 	used        *cache.Cache[int64, relay.Position] // word.used of recent words, as the file has it
 	words       map[string]int64                    // words that were found or made; 0 for a removed one
 	mechas      map[relay.Address]int64             // Mechas that were found or made; 0 for a removed one
@@ -22,24 +23,24 @@ type dictionary struct {
 	foundMechas map[int64]relay.Address             // likewise
 }
 
-func newDictionary(w *writer) *dictionary {
+func newDictionary(w *engine.Store) *dictionary {
 	return &dictionary{w: w, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
 		mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
 }
 
-func (d *dictionary) Begin(t *tx) {
+func (d *dictionary) Begin(t *engine.Tx) {
 	d.w.LateWords.Begin()
 	clear(d.words)
 	clear(d.mechas)
 	clear(d.foundWords)
 	clear(d.foundMechas)
 	d.forgotten = d.forgotten[:0]
-	t.foundWords, t.foundMechas = d.foundWords, d.foundMechas
+	t.FoundWords, t.FoundMechas = d.foundWords, d.foundMechas
 }
 
-func (d *dictionary) Board(t *tx) error { return t.LateWords.Board(t.c, nil) }
+func (d *dictionary) Board(t *engine.Tx) error { return t.LateWords.Board(t.C, nil) }
 
-func (d *dictionary) Arrived(t *tx) {
+func (d *dictionary) Arrived(t *engine.Tx) {
 	w := d.w
 	w.Words.Drop(d.forgotten)
 	for text, id := range d.words {
@@ -54,7 +55,7 @@ func (d *dictionary) Arrived(t *tx) {
 	}
 	w.Words.Publish(d.foundWords)
 	w.Mechas.Publish(d.foundMechas)
-	if t.changed&entriesChanged != 0 { // a Mecha may have been removed
+	if t.Changed&engine.EntriesChanged != 0 { // a Mecha may have been removed
 		w.Mechas.Forget()
 	}
 	t.LateWords.Arrived(0, nil, nil)
@@ -65,14 +66,14 @@ func (d *dictionary) Forget() {
 	d.used.Forget()
 }
 
-func (d *dictionary) Flush() { d.w.LateWords.Flush(d.w.mayWrite, d.w.commitRows) }
+func (d *dictionary) Flush() { d.w.LateWords.Flush(d.w.MayWrite, d.w.CommitRows) }
 
 // mecha gives the number of an address, 0 if it is not registered.
-func (d *dictionary) mecha(t *tx, a relay.Address) (relay.MechaNumber, error) {
+func (d *dictionary) mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
 	if id, ok := d.mechas[a]; ok {
 		return relay.MechaNumber(id), nil
 	}
-	id, err := t.Lookups.Mechas.Find(t.c, a)
+	id, err := t.Lookups.Mechas.Find(t.C, a)
 	if err == nil && id != 0 {
 		d.mechas[a] = id
 	}
@@ -81,11 +82,11 @@ func (d *dictionary) mecha(t *tx, a relay.Address) (relay.MechaNumber, error) {
 
 // intern gives the number of a word for a row of the present write, and adds the word
 // if it is new.
-func (d *dictionary) intern(t *tx, text string) (int64, error) {
+func (d *dictionary) intern(t *engine.Tx, text string) (int64, error) {
 	id, ok := d.words[text]
 	if !ok {
 		var err error
-		if id, err = t.Lookups.Words.Find(t.c, text); err != nil {
+		if id, err = t.Lookups.Words.Find(t.C, text); err != nil {
 			return 0, err
 		}
 	}
@@ -98,7 +99,7 @@ func (d *dictionary) intern(t *tx, text string) (int64, error) {
 
 // isRemoved tells whether this transaction has removed a word, of which the caches do
 // not know yet.
-func (d *dictionary) isRemoved(t *tx, text string) bool {
+func (d *dictionary) isRemoved(t *engine.Tx, text string) bool {
 	id, known := d.words[text]
 	return known && id == 0
 }
@@ -108,18 +109,18 @@ func (d *dictionary) isRemoved(t *tx, text string) bool {
 const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBits
 
 // useWord notes that the present write uses a word.
-func (d *dictionary) useWord(t *tx, id int64) error {
-	p := t.next(t.now)
+func (d *dictionary) useWord(t *engine.Tx, id int64) error {
+	p := t.Next(t.Now)
 	used, known := d.used.Find(id)
 	if !known {
-		n, err := t.c.Number("SELECT used FROM word WHERE id = ?", id)
+		n, err := t.C.Number("SELECT used FROM word WHERE id = ?", id)
 		if err != nil {
 			return err
 		}
 		used = relay.Position(n)
 	}
 	if p-used > wordSlack {
-		if err := t.c.Exec("UPDATE word SET used = ? WHERE id = ?", int64(p), id); err != nil {
+		if err := t.C.Exec("UPDATE word SET used = ? WHERE id = ?", int64(p), id); err != nil {
 			return err
 		}
 		used, known = p, false
@@ -134,32 +135,32 @@ const maxWordsUsed = 1 << 16 // words, of whose use the writer has a cache
 
 // addWord adds a word that is new. A server indexes it late, another process at once, because
 // the server's memory would not have it.
-func (d *dictionary) addWord(t *tx, text string) (id int64, err error) {
-	p := t.next(t.now)
-	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
+func (d *dictionary) addWord(t *engine.Tx, text string) (id int64, err error) {
+	p := t.Next(t.Now)
+	if _, err := t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
 		return 0, err
 	}
 	d.words[text] = id
 	d.used.Put(id, p, 1)
-	if w := (names.HashedWord{Hash: t.IDs.WordHash(text), ID: id}); t.w.opts.Serve {
+	if w := (names.HashedWord{Hash: t.IDs.WordHash(text), ID: id}); t.Store.Opts.Serve {
 		t.LateWords.Expect(w)
 	} else {
-		err = t.LateWords.InsertOne(t.c, w)
+		err = t.LateWords.InsertOne(t.C, w)
 	}
 	return id, err
 }
 
 // removeWord removes a word. The server's memory of words may keep its number for a while. That
 // does no harm, because FindWord looks at the row of each number that it finds there.
-func (room *dictionary) removeWord(t *tx, id int64, text string) error {
-	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
+func (room *dictionary) removeWord(t *engine.Tx, id int64, text string) error {
+	if err := t.C.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err
 	}
 	d := room
 	d.used.Drop(id)
 	d.words[text] = 0
 	d.forgotten = append(d.forgotten, text)
-	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.IDs.WordHash(text), id)
+	return t.C.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.IDs.WordHash(text), id)
 }
 
 // startIndex reads the words after the watermark, which a killed server has not indexed, or only
@@ -167,17 +168,17 @@ func (room *dictionary) removeWord(t *tx, id int64, text string) error {
 // time.
 func (d *dictionary) startIndex() error {
 	w, most := d.w, 4*names.WordSegment
-	if w.cramped { // nothing can be written
+	if w.Cramped { // nothing can be written
 		most = -1 // any number
 	}
 	for {
-		after, err := w.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
+		after, err := w.C.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
 		if err != nil {
 			return err
 		}
 		n := 0
 		err = w.LateWords.Start(after, func(add func(names.HashedWord)) error {
-			r := w.c.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
+			r := w.C.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
 			for ; r.Next(); n++ {
 				add(names.HashedWord{Hash: w.IDs.WordHash(r.Text(1)), ID: r.Int(0)})
 			}
@@ -186,7 +187,7 @@ func (d *dictionary) startIndex() error {
 		if err != nil || n != most {
 			return err
 		}
-		if err := w.LateWords.InsertNow(w.c); err != nil {
+		if err := w.LateWords.InsertNow(w.C); err != nil {
 			return err
 		}
 	}

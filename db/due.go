@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -15,10 +16,10 @@ const (
 // has the times, in an index; dueTimes knows the earliest one. So times that have not
 // come cost no memory and no CPU, and a start finds those that have.
 type dueTimes struct {
-	w        *writer
+	w        *engine.Store
 	earliest string // the query for the earliest time
 	// act makes the write that acts on the messages that are due.
-	act   func(now time.Time, done func(nextDue, error)) job
+	act   func(now time.Time, done func(nextDue, error)) engine.Job
 	fault string // the line in the log if act fails
 	next  int64  // the earliest known time, in Unix ms; 0: none
 
@@ -32,27 +33,27 @@ type dueTimes struct {
 // nextDue is the earliest time that has not come, in Unix ms; 0: there is none.
 type nextDue int64
 
-func newExpiry(w *writer) dueTimes {
-	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(nextDue, error)) job {
-		return taskOf(w.table, &relay.ExpireDue{At: now}, done)
+func newExpiry(w *engine.Store) dueTimes {
+	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(nextDue, error)) engine.Job {
+		return engine.TaskOf(w.Table, &relay.ExpireDue{At: now}, done)
 	}}
 }
 
-func newOverdue(w *writer) dueTimes {
-	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(nextDue, error)) job {
-		return taskOf(w.table, &relay.NoteOverdue{At: now}, done)
+func newOverdue(w *engine.Store) dueTimes {
+	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(nextDue, error)) engine.Job {
+		return engine.TaskOf(w.Table, &relay.NoteOverdue{At: now}, done)
 	}}
 }
 
-func newReturns(w *writer, maxAttempts int) dueTimes {
-	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(nextDue, error)) job {
-		return taskOf(w.table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
+func newReturns(w *engine.Store, maxAttempts int) dueTimes {
+	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(nextDue, error)) engine.Job {
+		return engine.TaskOf(w.Table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
 	}}
 }
 
 // start finds the earliest time.
 func (d *dueTimes) start() (err error) {
-	d.next, err = d.w.c.Number(d.earliest)
+	d.next, err = d.w.C.Number(d.earliest)
 	return err
 }
 
@@ -72,15 +73,15 @@ func (d *dueTimes) expect(ms int64) {
 func (d *dueTimes) Due(now time.Time) bool { return d.next != 0 && now.UnixMilli() >= d.next }
 
 func (d *dueTimes) Do(now time.Time) {
-	if d.w.log != nil {
+	if d.w.Log != nil {
 		d.propose()
 		return
 	}
 	for i := 0; i < dueRounds && d.Due(now); i++ {
 		failed := false
-		d.w.commit([]op{{job: d.act(now, func(next nextDue, err error) {
+		d.w.Commit([]engine.Op{{Job: d.act(now, func(next nextDue, err error) {
 			if failed = err != nil; failed {
-				d.w.opts.Logger.Error(d.fault, "error", err)
+				d.w.Opts.Logger.Error(d.fault, "error", err)
 				return
 			}
 			d.next = int64(next)
@@ -95,18 +96,18 @@ func (d *dueTimes) Do(now time.Time) {
 // part and none is on its way.
 func (d *dueTimes) propose() {
 	now := time.Now()
-	if d.proposed || now.Before(d.rest) || !d.w.keeps() {
+	if d.proposed || now.Before(d.rest) || !d.w.Keeps() {
 		return
 	}
 	d.proposed, d.heard = true, 0
-	d.w.proposes(d.act(d.w.opts.Now(), func(next nextDue, err error) {
-		d.proposed, d.rest = false, now.Add(tasksEvery)
+	d.w.Proposes(d.act(d.w.Opts.Now(), func(next nextDue, err error) {
+		d.proposed, d.rest = false, now.Add(engine.TasksEvery)
 		if err != nil {
-			d.w.opts.Logger.Error(d.fault, "error", err)
+			d.w.Opts.Logger.Error(d.fault, "error", err)
 			return
 		}
 		d.next = int64(next)
-		if d.next <= d.w.log.Time() { // more are due by the log's time
+		if d.next <= d.w.Log.Time() { // more are due by the log's time
 			d.rest = time.Time{}
 		}
 		d.expect(d.heard)

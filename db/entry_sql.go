@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -14,13 +15,13 @@ import (
 
 // raiseRevision gives a Mecha the next revision, so that the search index reads it
 // again. removed is the time of its removal in Unix ms, or nil.
-func (d *directory) raiseRevision(t *tx, id relay.MechaNumber, at time.Time, removed any) error {
-	t.changed |= entriesChanged
+func (d *directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Time, removed any) error {
+	t.Changed |= engine.EntriesChanged
 	// max, because another process may have given out later revisions, and the index must
 	// not miss this one.
-	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
+	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
 		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3 RETURNING revision",
-		int64(t.position(at)), removed, int64(id))
+		int64(t.Position(at)), removed, int64(id))
 	return err
 }
 
@@ -28,9 +29,9 @@ func (d *directory) raiseRevision(t *tx, id relay.MechaNumber, at time.Time, rem
 // Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
 // write. Safe for concurrent use.
 func (d *directory) PutProfile(p *relay.PutProfile) error {
-	put := do[none, *relay.PutProfile]
+	put := engine.Do[engine.None, *relay.PutProfile]
 	if p.Key == 0 { // a command sets it; a Mecha that sets its own is no operator
-		put = administer[none, *relay.PutProfile]
+		put = engine.Administer[engine.None, *relay.PutProfile]
 	}
 	_, err := put(d.w, p)
 	return err
@@ -39,13 +40,13 @@ func (d *directory) PutProfile(p *relay.PutProfile) error {
 // PutProfileThen is PutProfile without waiting, for imports, which note themselves in the
 // audit log (Note). done is called from the writer's goroutine and must not block.
 func (d *directory) PutProfileThen(p *relay.PutProfile, done func(error)) {
-	then(d.w, p, func(_ none, err error) { done(err) })
+	engine.Then(d.w, p, func(_ engine.None, err error) { done(err) })
 }
 
-func (d *directory) putProfile(t *tx, p *relay.PutProfile) (none, error) {
+func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, error) {
 	if p.Key != 0 {
 		if _, err := d.caller(t, p.Key); err != nil {
-			return none{}, err
+			return engine.None{}, err
 		}
 	}
 	id, err := d.dictionary.mecha(t, p.Address)
@@ -55,26 +56,26 @@ func (d *directory) putProfile(t *tx, p *relay.PutProfile) (none, error) {
 		err = errMechaNotFound(p.Address)
 	}
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	body := string(p.Profile.Body)
 	if body == "" {
 		body = "{}"
 	}
 	d.accepts.Drop(id)
-	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
+	err = t.C.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
 		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(), sqlite.OrNull(string(p.Profile.AcceptFrom)))
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	if err := d.learning.setLearning(t, id, p.Profile.NoLearn, p.At); err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	if err := d.replays.keepNonce(t, p.Nonce, p.At); err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
-	return none{}, d.raiseRevision(t, id, p.At, nil)
+	return engine.None{}, d.raiseRevision(t, id, p.At, nil)
 }
 
 // nonceKept is how long the file keeps nonces apart from the rows of their writes. It
@@ -83,19 +84,19 @@ const nonceKept = 4 * relay.MaxClockSkew
 
 // keepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
 // a start may have to restore it.
-func (p *replays) keepNonce(t *tx, n relay.NonceHash, at time.Time) error {
+func (p *replays) keepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
 	if err := p.dropNonces(t, at); err != nil {
 		return err
 	}
-	return t.c.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
+	return t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.Position(at)), int64(n))
 }
 
 // dropNonces deletes kept nonces that are too old to be of use, some of them.
-func (p *replays) dropNonces(t *tx, at time.Time) error {
-	return t.c.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
+func (p *replays) dropNonces(t *engine.Tx, at time.Time) error {
+	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
 		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
 }
 
@@ -106,41 +107,41 @@ const noncesAtOnce = 1000
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
 func (d *directory) RemoveMecha(r *relay.RemoveMecha) error {
-	_, err := administer[none](d.w, r)
+	_, err := engine.Administer[engine.None](d.w, r)
 	return err
 }
 
-func (d *directory) removeMecha(t *tx, r *relay.RemoveMecha) (none, error) {
+func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None, error) {
 	id, err := d.dictionary.mecha(t, r.Address)
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	if id == 0 {
-		return none{}, errMechaNotFound(r.Address)
+		return engine.None{}, errMechaNotFound(r.Address)
 	}
 	d.dictionary.mechas[r.Address] = 0 // later jobs of this transaction must not find it
-	newest, err := newest(&t.rx)
+	newest, err := newest(&t.Rx)
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
-	err = t.c.Exec("UPDATE mecha_key SET revoked_at = ?1, ended = coalesce(ended, ?2) WHERE mecha = ?3 AND revoked_at IS NULL", r.At.UnixMilli(), int64(newest), int64(id))
+	err = t.C.Exec("UPDATE mecha_key SET revoked_at = ?1, ended = coalesce(ended, ?2) WHERE mecha = ?3 AND revoked_at IS NULL", r.At.UnixMilli(), int64(newest), int64(id))
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	d.accepts.Drop(id)
-	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
-		return none{}, err
+	if err := t.C.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
+		return engine.None{}, err
 	}
 	if err := d.learning.forgetLearned(t, id, false, r.At); err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	if err := d.learning.dropExchanges(t, id, true); err != nil { // its address will not be found
-		return none{}, err
+		return engine.None{}, err
 	}
 	if err := d.raiseKeysVersion(t); err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
-	return none{}, d.raiseRevision(t, id, r.At, r.At.UnixMilli())
+	return engine.None{}, d.raiseRevision(t, id, r.At, r.At.UnixMilli())
 }
 
 func errMechaNotFound(a relay.Address) error {
@@ -173,8 +174,8 @@ func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	return e, err
 }
 
-func entries(x *rx, card bool, where string, args ...any) (all []relay.Entry, err error) {
-	r := x.c.Query(entryColumns+where, args...)
+func entries(x *engine.Rx, card bool, where string, args ...any) (all []relay.Entry, err error) {
+	r := x.C.Query(entryColumns+where, args...)
 	for r.Next() {
 		e, err := readEntry(r, card)
 		if err != nil {
@@ -190,7 +191,7 @@ func entries(x *rx, card bool, where string, args ...any) (all []relay.Entry, er
 // revision, with removed ones and without cards. The search index follows the
 // directory by it.
 func (d *directory) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
-	return get(ctx, d.w.as(0).scan, func(x *rx) ([]relay.Entry, error) {
+	return engine.Get(ctx, d.w.As(0).Scan, func(x *engine.Rx) ([]relay.Entry, error) {
 		return entries(x, false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
 	})
 }
@@ -200,10 +201,10 @@ func (d *directory) EntriesAfter(ctx context.Context, revision int64, limit int)
 // it. Safe for concurrent use.
 func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 	list := jsonList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
-	err = d.w.as(caller).point(ctx, func(x *rx) error {
+	err = d.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		all = make([]relay.Entry, 0, len(ids))
 		var unknown []int // places in all
-		r := x.c.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
+		r := x.C.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
 		for r.Next() {
 			id := relay.MechaNumber(r.Int(0))
 			e, ok := d.entries.Find(id)
@@ -231,9 +232,9 @@ const entryBytes = 1024 + names.PairOverhead
 
 // remember reads the entry of e.Number into e, and puts it into the cache. It is that of the
 // file as long as the file has its revision.
-func (d *directory) remember(x *rx, e *relay.Entry) (err error) {
+func (d *directory) remember(x *engine.Rx, e *relay.Entry) (err error) {
 	size := entryBytes
-	known, failed := x.c.Row(func(r *sqlite.Rows) {
+	known, failed := x.C.Row(func(r *sqlite.Rows) {
 		*e, err = readEntry(r, false)
 		size += 2 * len(r.Text(5))
 	}, entryColumns+"WHERE m.id = ?", int64(e.Number))
@@ -251,7 +252,7 @@ func (d *directory) remember(x *rx, e *relay.Entry) (err error) {
 // Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
 // visible to viewer.
 func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
-	return get(ctx, d.w.as(viewer.Number).point, func(x *rx) (relay.Entry, error) {
+	return engine.Get(ctx, d.w.As(viewer.Number).Point, func(x *engine.Rx) (relay.Entry, error) {
 		e, err := entry(x, a)
 		if err == nil && !e.VisibleTo(viewer.Address) {
 			err = errMechaNotFound(a)
@@ -260,7 +261,7 @@ func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mec
 	})
 }
 
-func entry(x *rx, a relay.Address) (e relay.Entry, err error) {
+func entry(x *engine.Rx, a relay.Address) (e relay.Entry, err error) {
 	some, err := entries(x, true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
 	if err == nil && (len(some) == 0 || some[0].Address != a) {
 		err = errMechaNotFound(a)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -12,8 +13,8 @@ import (
 // Latest gives the position of the last event; 0 if there is none. Events goes on from
 // there.
 func (i *Inspector) Latest() (relay.Position, error) {
-	return see(i, func(x *rx) (relay.Position, error) {
-		p, err := x.c.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
+	return see(i, func(x *engine.Rx) (relay.Position, error) {
+		p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
 		return relay.Position(p), err
 	})
 }
@@ -21,15 +22,15 @@ func (i *Inspector) Latest() (relay.Position, error) {
 // Events reads up to limit events after a position, in commit order. If it gives fewer
 // than limit, there are no more.
 func (i *Inspector) Events(after relay.Position, limit int) ([]inspect.Event, error) {
-	return see(i, func(x *rx) ([]inspect.Event, error) { return events(x, after, limit) })
+	return see(i, func(x *engine.Rx) ([]inspect.Event, error) { return events(x, after, limit) })
 }
 
-func events(x *rx, after relay.Position, limit int) ([]inspect.Event, error) {
+func events(x *engine.Rx, after relay.Position, limit int) ([]inspect.Event, error) {
 	messages, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
 	if err != nil {
 		return nil, err
 	}
-	list, err := receiptEvents(x, x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
+	list, err := receiptEvents(x, x.C.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func events(x *rx, after relay.Position, limit int) ([]inspect.Event, error) {
 
 // receiptEvents makes events of rows of receipt: each has its position, and that of its message. It
 // leaves out those of messages that were removed.
-func receiptEvents(x *rx, r *sqlite.Rows) (list []inspect.Event, err error) {
+func receiptEvents(x *engine.Rx, r *sqlite.Rows) (list []inspect.Event, err error) {
 	var of []relay.Position
 	for r.Next() {
 		list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))

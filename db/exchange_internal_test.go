@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -50,12 +51,12 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	for _, a := range []relay.Address{"alice^demo", "carol^travel", "dave^travel", "erin^travel", "frank^travel"} {
 		ids = append(ids, mustIssue(t, d, a).Mecha.Number)
 	}
-	count := taskOf(d.w.table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Most: 1}, func(bool, error) {})
-	err := d.wait(chored(func(t2 *tx) error {
+	count := engine.TaskOf(d.w.Table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Most: 1}, func(bool, error) {})
+	err := d.wait(chored(func(t2 *engine.Tx) error {
 		for _, id := range ids[1:] {
-			d.learning.brought = append(d.learning.brought, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
+			d.learning.brought = append(d.learning.brought, exchange{id, t2.Position(time.Now()), ids[0], true, 489_000, "book"})
 		}
-		return count.apply(t2)
+		return count.Apply(t2)
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -63,22 +64,22 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	tried := 0
 	for _, c := range []chored{
-		func(*tx) error { close(held); <-release; return nil },
-		func(t2 *tx) error {
+		func(*engine.Tx) error { close(held); <-release; return nil },
+		func(t2 *engine.Tx) error {
 			if tried++; tried > 1 {
 				return nil
 			}
 			return d.learning.dropExchanges(t2, ids[2], false)
 		},
-		func(t2 *tx) error { return count.apply(t2) },
-		func(*tx) error { return errors.New("a fault") },
+		func(t2 *engine.Tx) error { return count.Apply(t2) },
+		func(*engine.Tx) error { return errors.New("a fault") },
 	} {
-		d.w.submit(c, 0, func(error) {})
+		d.w.Submit(c, 0, func(error) {})
 		<-held // the others come into one transaction
 	}
 	close(release)
 	for range 2 {
-		if err := d.wait(chored(func(t2 *tx) error { return count.apply(t2) })); err != nil {
+		if err := d.wait(chored(func(t2 *engine.Tx) error { return count.Apply(t2) })); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -29,7 +30,7 @@ func inOrderOfCount(a, b exchange) int {
 }
 
 // keepExchanges writes a row with the exchanges that this transaction has brought since the last call.
-func (l *learning) keepExchanges(t *tx) error {
+func (l *learning) keepExchanges(t *engine.Tx) error {
 	ended := l.brought
 	if len(ended) == 0 {
 		return nil
@@ -37,7 +38,7 @@ func (l *learning) keepExchanges(t *tx) error {
 	first := ended[0].position
 	text := writeExchanges(first, ended)
 	l.brought = ended[:0]
-	return t.c.Exec("INSERT INTO exchange (position, ended) VALUES (?, ?)", int64(first), text)
+	return t.C.Exec("INSERT INTO exchange (position, ended) VALUES (?, ?)", int64(first), text)
 }
 
 // writeExchanges gives the text of a row. For each exchange it has a line of six numbers, and then the
@@ -79,8 +80,8 @@ func readExchanges(all []exchange, row relay.Position, text string) ([]exchange,
 }
 
 // exchangesUpto reads the exchanges that wait, up to a position, as they ended.
-func exchangesUpto(x *rx, upto relay.Position) (all []exchange, err error) {
-	r := x.c.Query("SELECT position, ended FROM exchange WHERE position <= ? ORDER BY position", int64(upto))
+func exchangesUpto(x *engine.Rx, upto relay.Position) (all []exchange, err error) {
+	r := x.C.Query("SELECT position, ended FROM exchange WHERE position <= ? ORDER BY position", int64(upto))
 	for err == nil && r.Next() {
 		all, err = readExchanges(all, relay.Position(r.Int(0)), r.Text(1))
 	}
@@ -100,23 +101,23 @@ func (r *countRound) forget() { *r = countRound{} }
 
 // round gives what the present round has still to count, and the position up to which it counts. If no
 // round is under way, it begins one; begun is false then.
-func (l *learning) round(t *tx) (rest []exchange, upto relay.Position, begun bool, err error) {
+func (l *learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, begun bool, err error) {
 	if err := l.keepExchanges(t); err != nil {
 		return nil, 0, false, err
 	}
 	var next exchange
-	begun, err = t.c.Row(func(r *sqlite.Rows) {
+	begun, err = t.C.Row(func(r *sqlite.Rows) {
 		upto, next.recipient, next.position = relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1)), relay.Position(r.Int(2))
 	}, "SELECT upto, recipient, position FROM counting")
 	if err != nil {
 		return nil, 0, false, err
 	}
 	if !begun {
-		upto = t.last
+		upto = t.Last
 	}
 	known := &l.counts.round
 	if !begun || known.upto != upto {
-		all, err := exchangesUpto(&t.rx, upto)
+		all, err := exchangesUpto(&t.Rx, upto)
 		if err != nil {
 			return nil, 0, false, err
 		}
@@ -128,32 +129,32 @@ func (l *learning) round(t *tx) (rest []exchange, upto relay.Position, begun boo
 }
 
 // continueRound notes which exchange of a round comes next.
-func (l *learning) continueRound(t *tx, upto relay.Position, next exchange) error {
-	return t.c.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)", int64(upto), int64(next.recipient), int64(next.position))
+func (l *learning) continueRound(t *engine.Tx, upto relay.Position, next exchange) error {
+	return t.C.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)", int64(upto), int64(next.recipient), int64(next.position))
 }
 
 // endRound removes the exchanges of a round.
-func (l *learning) endRound(t *tx, upto relay.Position) error {
+func (l *learning) endRound(t *engine.Tx, upto relay.Position) error {
 	l.counts.round.forget()
-	if err := t.c.Exec("DELETE FROM exchange WHERE position <= ?", int64(upto)); err != nil {
+	if err := t.C.Exec("DELETE FROM exchange WHERE position <= ?", int64(upto)); err != nil {
 		return err
 	}
-	return t.c.Exec("DELETE FROM counting")
+	return t.C.Exec("DELETE FROM counting")
 }
 
 // dropExchanges removes the exchanges of a Mecha that wait, of which it was the recipient or, with
 // sent, the sender.
-func (l *learning) dropExchanges(t *tx, of relay.MechaNumber, sent bool) error {
+func (l *learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) error {
 	if err := l.keepExchanges(t); err != nil {
 		return err
 	}
-	if n, err := t.c.Number(someExchange); err != nil || n == 0 {
+	if n, err := t.C.Number(someExchange); err != nil || n == 0 {
 		return err
 	}
 	l.counts.round.forget()
 	left := map[relay.Position]string{} // the texts of the rows that change
 	var broken error
-	r := t.c.Query("SELECT position, ended FROM exchange ORDER BY position")
+	r := t.C.Query("SELECT position, ended FROM exchange ORDER BY position")
 	for broken == nil && r.Next() {
 		var all []exchange
 		row := relay.Position(r.Int(0))
@@ -166,16 +167,16 @@ func (l *learning) dropExchanges(t *tx, of relay.MechaNumber, sent bool) error {
 	if err := cmp.Or(r.Close(), broken); err != nil {
 		return err
 	}
-	return t.erasing(func() error { return l.rewriteExchanges(t, left) })
+	return t.Erasing(func() error { return l.rewriteExchanges(t, left) })
 }
 
 // rewriteExchanges gives rows other texts. A row without exchanges goes.
-func (l *learning) rewriteExchanges(t *tx, left map[relay.Position]string) (err error) {
+func (l *learning) rewriteExchanges(t *engine.Tx, left map[relay.Position]string) (err error) {
 	for row, text := range left {
 		if text == "" {
-			err = t.c.Exec("DELETE FROM exchange WHERE position = ?", int64(row))
+			err = t.C.Exec("DELETE FROM exchange WHERE position = ?", int64(row))
 		} else {
-			err = t.c.Exec("UPDATE exchange SET ended = ? WHERE position = ?", text, int64(row))
+			err = t.C.Exec("UPDATE exchange SET ended = ? WHERE position = ?", text, int64(row))
 		}
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -11,7 +12,7 @@ import (
 const earliestExpiry = "SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL"
 
 // expireDue expires up to dueAtOnce messages whose ExpiresAt has come.
-func (p *progress) expireDue(t *tx, e *relay.ExpireDue) (nextDue, error) {
+func (p *progress) expireDue(t *engine.Tx, e *relay.ExpireDue) (nextDue, error) {
 	due, next, err := p.dueMessages(t, e.At, `SELECT position, expires_at FROM message INDEXED BY message_expiry
 		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`)
 	if err != nil {
@@ -31,8 +32,8 @@ const expiredByOperator = "an operator let it expire"
 
 // expire makes a pending message, whose ExpiresAt has come, an expired one. detail says why, if
 // it is not that its time was over.
-func (room *progress) expire(t *tx, m *relay.Message, at time.Time, detail string) error {
-	p := t.position(at)
+func (room *progress) expire(t *engine.Tx, m *relay.Message, at time.Time, detail string) error {
+	p := t.Position(at)
 	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Expired, detail: detail})
 	if err != nil {
 		return err
@@ -46,34 +47,34 @@ func (room *progress) expire(t *tx, m *relay.Message, at time.Time, detail strin
 
 // expireMessage expires a message now. Errors: MessageNotFound; AlreadyAcknowledged or
 // MessageExpired, of one that is not pending.
-func (room *progress) expireMessage(t *tx, e *relay.ExpireMessage) (none, error) {
+func (room *progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engine.None, error) {
 	var m *relay.Message
 	p, ok := t.IDs.MessagePosition(e.ID)
 	if ok {
 		var err error
-		if m, err = messageAt(&t.rx, p); err != nil {
-			return none{}, err
+		if m, err = messageAt(&t.Rx, p); err != nil {
+			return engine.None{}, err
 		}
 	}
 	switch {
 	case m == nil:
-		return none{}, errNoMessage(e.ID)
+		return engine.None{}, errNoMessage(e.ID)
 	case m.State == relay.Expired:
-		return none{}, errExpired(m)
+		return engine.None{}, errExpired(m)
 	case !m.State.Pending():
-		return none{}, relay.Errorf(relay.AlreadyAcknowledged, "the message is acknowledged: it cannot expire any more")
+		return engine.None{}, relay.Errorf(relay.AlreadyAcknowledged, "the message is acknowledged: it cannot expire any more")
 	}
 	m.ExpiresAt = relay.UnixMilli(relay.MilliOf(e.At))
-	if err := t.c.Exec("UPDATE message SET expires_at = ? WHERE position = ?", relay.MilliOf(e.At), int64(p)); err != nil {
-		return none{}, err
+	if err := t.C.Exec("UPDATE message SET expires_at = ? WHERE position = ?", relay.MilliOf(e.At), int64(p)); err != nil {
+		return engine.None{}, err
 	}
-	return none{}, room.expire(t, m, e.At, expiredByOperator)
+	return engine.None{}, room.expire(t, m, e.At, expiredByOperator)
 }
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and
 // the time when the next one is due. The query gives positions and times, in that order.
-func (room *progress) dueMessages(t *tx, at time.Time, query string) (due []*relay.Message, next nextDue, err error) {
-	r := t.c.Query(query, int64(dueAtOnce+1))
+func (room *progress) dueMessages(t *engine.Tx, at time.Time, query string) (due []*relay.Message, next nextDue, err error) {
+	r := t.C.Query(query, int64(dueAtOnce+1))
 	var positions []relay.Position
 	for r.Next() {
 		next = nextDue(r.Int(1))
@@ -86,7 +87,7 @@ func (room *progress) dueMessages(t *tx, at time.Time, query string) (due []*rel
 		return nil, 0, err
 	}
 	for _, p := range positions {
-		m, err := messageAt(&t.rx, p)
+		m, err := messageAt(&t.Rx, p)
 		if err == nil && m == nil {
 			err = fmt.Errorf("%w: an index of times has position %d, but there is no such message", sqlite.ErrDamaged, p)
 		}

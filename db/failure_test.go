@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // doom is a chore that has its transaction fail as a whole, once, when all of it
 // has been applied. It is a room too.
 type doom struct {
-	quiet
+	engine.Quiet
 	sealed bool
 }
 
-func (d *doom) apply(*tx) error { d.sealed = true; return nil }
-func (d *doom) size() int       { return 0 }
-func (d *doom) Board(*tx) error {
+func (d *doom) Apply(*engine.Tx) error { d.sealed = true; return nil }
+func (d *doom) Size() int              { return 0 }
+func (d *doom) Board(*engine.Tx) error {
 	if !d.sealed {
 		return nil
 	}
@@ -37,7 +38,7 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	}
 	fails := &doom{}
 	d, err := open(Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, MaxPending: 3},
-		func(d *DB) { d.w.add(fails) })
+		func(d *DB) { d.w.Add(fails) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +69,14 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	for _, text := range []string{`{"n":1}`, `{"n":2}`} {
 		m := message(k, "c^d", text)
 		m.MaxPending = 3
-		then(d.w, m, func(_ relay.Sent, err error) { got <- err })
+		engine.Then(d.w, m, func(_ relay.Sent, err error) { got <- err })
 	}
 	alone := relay.Profile{AcceptFrom: relay.AcceptFrom{}}
-	then(d.w, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, func(_ none, err error) { got <- err })
-	then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
-	then(d.w, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
-	then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
-	d.w.submit(fails, 0, func(err error) { got <- err })
+	engine.Then(d.w, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, func(_ engine.None, err error) { got <- err })
+	engine.Then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
+	engine.Then(d.w, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
+	engine.Then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
+	d.w.Submit(fails, 0, func(err error) { got <- err })
 	close(b.release)
 	for i := range 7 {
 		if err := <-got; relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -25,17 +26,17 @@ var inState = map[relay.StateFilter]string{
 
 // failedWords gives the numbers of the words of acknowledgement that say that the work was not done,
 // as a list in SQL. They are part of a query's text, since they hardly ever change.
-func failedWords(x *rx) (string, error) {
-	failed, err := x.Words.Find(x.c, "failed")
+func failedWords(x *engine.Rx) (string, error) {
+	failed, err := x.Words.Find(x.C, "failed")
 	if err != nil {
 		return "", err
 	}
-	rejected, err := x.Words.Find(x.c, "rejected")
+	rejected, err := x.Words.Find(x.C, "rejected")
 	return fmt.Sprintf("(%d, %d)", failed, rejected), err
 }
 
 // withFailed puts that list into the text of a query.
-func withFailed(x *rx, text string) (string, error) {
+func withFailed(x *engine.Rx, text string) (string, error) {
 	if !strings.Contains(text, "failedWords") {
 		return text, nil
 	}
@@ -52,7 +53,7 @@ const (
 // conditions makes the part of a query of messages m that applies the filters of q. Values
 // are arguments, 0 for a filter that is not set. So there are few different texts, each of
 // which every connection keeps as a statement. possible is false if no message can match.
-func conditions(x *rx, q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
+func conditions(x *engine.Rx, q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
 	number := func(text string, find func(string) (int64, error)) (id int64) {
 		if text == "" || err != nil || !possible {
 			return 0
@@ -62,7 +63,7 @@ func conditions(x *rx, q relay.HistoryQuery) (where string, args []any, possible
 		return id
 	}
 	possible = true
-	word := func(text string) (int64, error) { return x.Words.Find(x.c, text) }
+	word := func(text string) (int64, error) { return x.Words.Find(x.C, text) }
 	kind, priority := number(q.Type, word), number(q.Priority, word)
 	peer := number(string(q.Peer), func(a string) (int64, error) { return anyMecha(x, a) })
 	if err != nil || !possible {
@@ -75,7 +76,7 @@ func conditions(x *rx, q relay.HistoryQuery) (where string, args []any, possible
 	where = " WHERE (? = 0 OR m.type = ?) AND (? = 0 OR m.priority = ?) AND " + state
 	args = []any{kind, kind, priority, priority}
 	for range strings.Count(state, "?") {
-		args = append(args, x.now.UnixMilli())
+		args = append(args, x.Now.UnixMilli())
 	}
 	if q.Mecha == 0 {
 		return where, args, q.Peer == "", nil
@@ -95,8 +96,8 @@ func conditions(x *rx, q relay.HistoryQuery) (where string, args []any, possible
 
 // anyMecha gives the number of an address, even if its Mecha was removed; 0 if no Mecha has
 // had it.
-func anyMecha(x *rx, a string) (id int64, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+func anyMecha(x *engine.Rx, a string) (id int64, err error) {
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		if r.Text(1) == a {
 			id = r.Int(0)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -26,9 +27,9 @@ type follower struct {
 
 	// Only the writer's goroutine uses the fields below.
 
-	waiting []LogEntry // received, and not in batch
-	batch   []op       // the ops of the entries that are applied next
-	retry   time.Time  // not before this, because this machine could not apply batch; zero: it could
+	waiting []LogEntry  // received, and not in batch
+	batch   []engine.Op // the ops of the entries that are applied next
+	retry   time.Time   // not before this, because this machine could not apply batch; zero: it could
 
 	stuck atomic.Pointer[error] // why this machine could not apply batch; nil: it could
 }
@@ -36,11 +37,11 @@ type follower struct {
 const (
 	entriesAhead = 16                     // how many deliveries of a log may wait for the writer
 	followAgain  = 100 * time.Millisecond // the pause after Follow has ended by an error
-	applyAgain   = tasksEvery             // the pause after entries that could not be applied
+	applyAgain   = engine.TasksEvery      // the pause after entries that could not be applied
 )
 
 func newFollower(l *replication, log Log, applied uint64) *follower {
-	f := &follower{replication: l, log: log, next: applied + 1, again: followAgain, most: maxBatch, ended: make(chan struct{}), entries: make(chan []LogEntry, entriesAhead)}
+	f := &follower{replication: l, log: log, next: applied + 1, again: followAgain, most: engine.MaxBatch, ended: make(chan struct{}), entries: make(chan []LogEntry, entriesAhead)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -54,12 +55,12 @@ func (f *follower) run() {
 		case f.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrLogTruncated), errors.Is(err, ErrLogBehind):
-			f.w.fail(fmt.Errorf("%s, at entry %d: %w", f.w.path, f.next-1, err))
+			f.w.Fail(fmt.Errorf("%s, at entry %d: %w", f.w.Path, f.next-1, err))
 			return
 		}
 		if !f.lost {
 			f.lost = true
-			f.w.opts.Logger.Warn("the log cannot be followed just now", "after", f.next-1, "error", err)
+			f.w.Opts.Logger.Warn("the log cannot be followed just now", "after", f.next-1, "error", err)
 		}
 		select {
 		case <-time.After(f.again):
@@ -94,10 +95,10 @@ func (f *follower) deliver(entries []LogEntry) error {
 		return f.ctx.Err()
 	}
 	f.next += uint64(len(entries))
-	f.w.signal()
+	f.w.Signal()
 	if f.lost {
 		f.lost = false
-		f.w.opts.Logger.Info("the log is followed again", "upto", f.next-1)
+		f.w.Opts.Logger.Info("the log is followed again", "upto", f.next-1)
 	}
 	return nil
 }
@@ -106,19 +107,19 @@ func (f *follower) deliver(entries []LogEntry) error {
 // this machine cannot apply them for now. At an entry that cannot be read the store stops,
 // once all entries before it are applied: so all copies stop at the same one. Only the
 // writer's goroutine may call it.
-func (f *follower) take() []op {
-	if f.w.failed() != nil || time.Now().Before(f.retry) {
+func (f *follower) take() []engine.Op {
+	if f.w.Failed() != nil || time.Now().Before(f.retry) {
 		return nil
 	}
 	bytes := 0
-	for len(f.batch) < f.most && bytes < maxBatchBytes && f.receive() {
+	for len(f.batch) < f.most && bytes < engine.MaxBatchBytes && f.receive() {
 		e := f.waiting[0]
 		ops, err := f.opsOf(e)
 		switch {
 		case err != nil && len(f.batch) > 0: // those before it are applied first, and the next take finds it again
 			return f.batch
 		case err != nil:
-			f.w.fail(fmt.Errorf("%s: entry %d of the log cannot be applied: %w", f.w.path, e.Number, err))
+			f.w.Fail(fmt.Errorf("%s: entry %d of the log cannot be applied: %w", f.w.Path, e.Number, err))
 			return nil
 		}
 		f.waiting = f.waiting[1:]
@@ -143,7 +144,7 @@ func (f *follower) receive() bool {
 
 // opsOf makes the ops of an entry: one that begins it, and one for each write. Those of an
 // envelope of this node finish the jobs that wait for it.
-func (f *follower) opsOf(e LogEntry) ([]op, error) {
+func (f *follower) opsOf(e LogEntry) ([]engine.Op, error) {
 	env, err := readEnvelope(e.Data)
 	if err != nil {
 		return nil, err
@@ -157,18 +158,18 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 		}
 	}
 	waiting := f.propose.claim(env)
-	ops := make([]op, 0, 1+len(env.writes))
-	ops = append(ops, op{job: &entryStart{f.replica, e, env.origin, env.counter}})
+	ops := make([]engine.Op, 0, 1+len(env.writes))
+	ops = append(ops, engine.Op{Job: &entryStart{f.replica, e, env.origin, env.counter}})
 	for i, write := range env.writes {
-		var j job
+		var j engine.Job
 		if waiting != nil {
 			j = waiting[i]
-			j.(follows).become(write)
-		} else if j, err = f.w.table.jobOf(write, ignore); err != nil {
+			j.(follows).Become(write)
+		} else if j, err = f.w.Table.JobOf(write, ignore); err != nil {
 			return nil, err
 		}
-		_, nonce := f.w.table.caller(write)
-		ops = append(ops, op{job: &entryWrite{job: j, replica: f.replica, nonce: nonce}})
+		_, nonce := f.w.Table.Caller(write)
+		ops = append(ops, engine.Op{Job: &entryWrite{Job: j, replica: f.replica, nonce: nonce}})
 	}
 	return ops, nil
 }
@@ -177,9 +178,9 @@ func ignore(any, error) {}
 
 // follows is the job of a write, of which the log has a copy.
 type follows interface {
-	job
-	// become puts the copy in the place of the write, which must be of the same kind.
-	become(relay.Write)
+	engine.Job
+	// Become puts the copy in the place of the write, which must be of the same kind.
+	Become(relay.Write)
 }
 
 // entryStart is the op that begins an entry.
@@ -190,35 +191,35 @@ type entryStart struct {
 	counter uint64
 }
 
-func (e *entryStart) apply(*tx) error {
+func (e *entryStart) Apply(*engine.Tx) error {
 	e.replica.entry(e.entry.Number, e.entry.At, e.origin, e.counter)
 	return nil
 }
 
-func (e *entryStart) finish(error)        {}
-func (e *entryStart) size() int           { return 0 }
-func (e *entryStart) shared() relay.Write { return nil }
+func (e *entryStart) Finish(error)        {}
+func (e *entryStart) Size() int           { return 0 }
+func (e *entryStart) Shared() relay.Write { return nil }
 
 // entryWrite is the op of a write in an entry. It has the time of the entry.
 type entryWrite struct {
-	job
+	engine.Job
 	replica *replica
 	nonce   relay.NonceHash
 }
 
-func (e *entryWrite) apply(t *tx) (err error) {
+func (e *entryWrite) Apply(t *engine.Tx) (err error) {
 	r := e.replica
 	if r.skip {
 		return nil
 	}
-	write := e.shared()
+	write := e.Shared()
 	relay.SetTime(write, r.time())
 	if _, isSend := write.(*relay.SendMessage); !isSend && r.used(e.nonce) { // a message looks at its Idempotency-Key first
-		err = errNonceReused()
-	} else if err = e.job.apply(t); err != nil && relay.ErrorCode(err) == relay.Internal {
+		err = engine.ErrNonceReused()
+	} else if err = e.Job.Apply(t); err != nil && relay.ErrorCode(err) == relay.Internal {
 		return err
 	}
-	r.wrote(e.nonce, err, t.last)
+	r.wrote(e.nonce, err, t.Last)
 	return err
 }
 
@@ -226,54 +227,54 @@ func (e *entryWrite) apply(t *tx) (err error) {
 // this machine has no room, or another process has the lock, apply keeps the ops for
 // later, and until then this node takes no writes for the log. After any other fault of the
 // machine the store stops.
-func (f *follower) apply(ops []op) {
+func (f *follower) apply(ops []engine.Op) {
 	w := f.w
-	err := w.transact(ops)
+	err := w.Transact(ops)
 	switch {
 	case err == nil:
 		if !f.retry.IsZero() {
-			w.opts.Logger.Info("entries of the log are applied again", "upto", f.replica.file.Applied)
+			w.Opts.Logger.Info("entries of the log are applied again", "upto", f.replica.file.Applied)
 			f.retry = time.Time{}
 			f.stuck.Store(nil)
 		}
-	case w.failed() == nil && mayPass(err):
-		refusal := w.explain(err) // it notes a full disk
+	case w.Failed() == nil && mayPass(err):
+		refusal := w.Explain(err) // it notes a full disk
 		f.stuck.Store(&refusal)   // before the waiters learn of it, and perhaps try again
-		w.measures.Failures.Add(1)
+		w.Measures.Failures.Add(1)
 		if f.retry.IsZero() {
-			w.opts.Logger.Warn("entries of the log cannot be applied just now", "error", err)
+			w.Opts.Logger.Warn("entries of the log cannot be applied just now", "error", err)
 		}
 		f.detach()
 		f.retry = time.Now().Add(applyAgain)
 		return
 	default:
-		w.fail(fmt.Errorf("%s: entries of the log cannot be applied: %w", w.path, err))
+		w.Fail(fmt.Errorf("%s: entries of the log cannot be applied: %w", w.Path, err))
 		err = errUnknown("the store has failed", err)
 	}
-	w.release(ops, err)
+	w.Release(ops, err)
 	clear(f.batch)
 	f.batch = f.batch[:0]
 }
 
 // mayPass tells whether a transaction can be made again later, with another outcome.
 func mayPass(err error) bool {
-	return errors.Is(err, errCramped) || sqlite.IsDiskFull(err) || sqlite.IsBusy(err)
+	return errors.Is(err, engine.ErrCramped) || sqlite.IsDiskFull(err) || sqlite.IsBusy(err)
 }
 
 // detach tells those who wait for the batch that its outcome is unknown: it may take long.
 func (f *follower) detach() {
 	for i := range f.batch {
-		e, ok := f.batch[i].job.(*entryWrite)
+		e, ok := f.batch[i].Job.(*entryWrite)
 		if !ok {
 			continue
 		}
-		waited := e.job
-		j, err := f.w.table.jobOf(waited.shared(), ignore)
+		waited := e.Job
+		j, err := f.w.Table.JobOf(waited.Shared(), ignore)
 		if err != nil {
 			continue // it was made of such a job before
 		}
-		e.job = j
-		waited.finish(errUnknown("this node cannot write just now, but the log has the request", nil))
+		e.Job = j
+		waited.Finish(errUnknown("this node cannot write just now, but the log has the request", nil))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -37,15 +38,15 @@ func (l *learning) soughtBy(m *relay.SendMessage) []string {
 	s, _ := l.found.Find(m.SearchID)
 	to, known := l.w.Mechas.ID.Find(m.To)
 	if s == nil || !known || sender <= 0 {
-		err := l.w.as(sender).point(context.Background(), func(x *rx) (err error) {
+		err := l.w.As(sender).Point(context.Background(), func(x *engine.Rx) (err error) {
 			if s == nil {
 				s, err = findSearch(x, m.SearchID)
 			}
 			if err == nil {
-				to, err = x.Mechas.Find(x.c, m.To)
+				to, err = x.Mechas.Find(x.C, m.To)
 			}
 			if err == nil && sender <= 0 { // the key was not used lately
-				_, err = x.c.Row(func(r *sqlite.Rows) { sender = relay.MechaNumber(r.Int(0)) }, "SELECT mecha FROM mecha_key WHERE id = ?", int64(m.Key))
+				_, err = x.C.Row(func(r *sqlite.Rows) { sender = relay.MechaNumber(r.Int(0)) }, "SELECT mecha FROM mecha_key WHERE id = ?", int64(m.Key))
 			}
 			return err
 		})
@@ -61,8 +62,8 @@ func (l *learning) soughtBy(m *relay.SendMessage) []string {
 }
 
 // found reads what is kept of a search; nil if there is no such search, or no longer.
-func findSearch(x *rx, id relay.SearchID) (s *found, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+func findSearch(x *engine.Rx, id relay.SearchID) (s *found, err error) {
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		if r.Null(2) || r.Text(2) == "" {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -94,7 +95,7 @@ func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) (err e
 		last, _ := replicated(d.w).replica.reach.look()
 		began := time.Now()
 		err = read(d, s)
-		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < longestLag {
+		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < engine.LongestLag {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -34,18 +35,18 @@ func filtered(q relay.HistoryQuery) bool {
 // CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent;
 // RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
 func (m *messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
-	t := m.w.readers.Scan(q.Mecha)
+	t := m.w.Readers.Scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
-		t = m.w.readers.Point(q.Mecha)
+		t = m.w.Readers.Point(q.Mecha)
 	}
-	if err := m.w.awaitQuery(ctx, q); err != nil {
+	if err := m.w.AwaitQuery(ctx, q); err != nil {
 		return relay.Page{}, err
 	}
-	return readPage(ctx, m.w.in(t), q)
+	return readPage(ctx, m.w.In(t), q)
 }
 
 // readPage reads a page in pieces. in is a method of a viewer.
-func readPage(ctx context.Context, in func(context.Context, func(*rx) error) error, q relay.HistoryQuery) (relay.Page, error) {
+func readPage(ctx context.Context, in func(context.Context, func(*engine.Rx) error) error, q relay.HistoryQuery) (relay.Page, error) {
 	h := history{q: q}
 	for !h.done {
 		if err := in(ctx, h.goOn); err != nil {
@@ -69,7 +70,7 @@ type history struct {
 }
 
 // goOn reads the next piece of the page.
-func (h *history) goOn(x *rx) (err error) {
+func (h *history) goOn(x *engine.Rx) (err error) {
 	if !h.begun {
 		err = h.begin(x)
 	}
@@ -87,7 +88,7 @@ func (h *history) goOn(x *rx) (err error) {
 }
 
 // begin finds the range of the page. If no message can be in it, the page is done.
-func (h *history) begin(x *rx) (err error) {
+func (h *history) begin(x *engine.Rx) (err error) {
 	h.begun, h.page.Next = true, cursorOf(h.q)
 	if h.rest, err = rangeOf(x, h.q); err != nil {
 		return err
@@ -107,7 +108,7 @@ func cursorOf(q relay.HistoryQuery) relay.MessageID {
 
 // conversationFilter gives the number of q.Conversation: 0 if it is not set, newLabel
 // if no message can be in it.
-func conversationFilter(x *rx, q relay.HistoryQuery) (int64, error) {
+func conversationFilter(x *engine.Rx, q relay.HistoryQuery) (int64, error) {
 	number, err := conversationNumber(x, q.Conversation)
 	if relay.ErrorCode(err) == relay.ConversationNotFound && !q.MustTakePart {
 		return newLabel, nil
@@ -129,7 +130,7 @@ func conversationFilter(x *rx, q relay.HistoryQuery) (int64, error) {
 
 // lookThrough looks through the next pieceRows rows of the range, in order, and keeps the
 // messages that match, within the limits.
-func (h *history) lookThrough(x *rx) (err error) {
+func (h *history) lookThrough(x *engine.Rx) (err error) {
 	if err := h.findUnindexed(x, &h.rest); err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (h *history) lookThrough(x *rx) (err error) {
 // search is lookThrough for a page with filters. SQLite applies the filters, which costs a
 // third of reading all messages. It does not tell how many rows it has looked at, so search
 // counts them in the index.
-func (h *history) search(x *rx) error {
+func (h *history) search(x *engine.Rx) error {
 	q, p := h.q, &h.page
 	where, args, possible, err := conditions(x, q)
 	if err != nil || !possible {
@@ -204,7 +205,7 @@ func (h *history) search(x *rx) error {
 }
 
 // findUnindexed finds out how to read the messages of the range that the index may lack.
-func (h *history) findUnindexed(x *rx, pr *positionRange) (err error) {
+func (h *history) findUnindexed(x *engine.Rx, pr *positionRange) (err error) {
 	if pr.conversation != 0 {
 		pr.unindexed, err = findJoined(x, pr.conversation, pr.from, pr.to)
 		return err
@@ -224,7 +225,7 @@ func (h *history) moveOn(last relay.Position) {
 }
 
 // setNext sets the cursor once the range has been looked through.
-func (h *history) setNext(x *rx) {
+func (h *history) setNext(x *engine.Rx) {
 	p, n := &h.page, len(h.page.Messages)
 	switch {
 	case !h.found:
@@ -236,8 +237,8 @@ func (h *history) setNext(x *rx) {
 }
 
 // readMessages reads up to limit messages of a query. more tells that it has another.
-func readMessages(x *rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
-	r := x.c.Query(text, args...)
+func readMessages(x *engine.Rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
+	r := x.C.Query(text, args...)
 	for r.Next() {
 		if more = len(all) == limit; more {
 			break
@@ -253,13 +254,13 @@ func readMessages(x *rx, limit int, text string, args []any) (all []*relay.Messa
 }
 
 // countRange counts the rows of a range up to its limit, and gives the last one.
-func countRange(x *rx, q relay.HistoryQuery, pr positionRange) (n int, last relay.Position, err error) {
+func countRange(x *engine.Rx, q relay.HistoryQuery, pr positionRange) (n int, last relay.Position, err error) {
 	positions, args := pr.positions(q)
 	end := "max"
 	if q.Descending {
 		end = "min"
 	}
-	_, err = x.c.Row(func(r *sqlite.Rows) { n, last = int(r.Int(0)), relay.Position(r.Int(1)) },
+	_, err = x.C.Row(func(r *sqlite.Rows) { n, last = int(r.Int(0)), relay.Position(r.Int(1)) },
 		"SELECT count(*), "+end+"(position) FROM ("+positions+")", args...)
 	return n, last, err
 }
@@ -267,7 +268,7 @@ func countRange(x *rx, q relay.HistoryQuery, pr positionRange) (n int, last rela
 // addPayloads reads the payloads of received messages, up to pieceBytes. It shortens the
 // page to pageBytes, but not below one message. Messages that have been removed since
 // the page was read leave it.
-func (h *history) addPayloads(x *rx) error {
+func (h *history) addPayloads(x *engine.Rx) error {
 	p, piece := &h.page, 0
 	for h.paid < len(p.Messages) && piece < pieceBytes {
 		i, m := h.paid, p.Messages[h.paid]
@@ -304,13 +305,13 @@ type positionRange struct {
 }
 
 // positionRange gives the range that the times and cursors of a query select.
-func rangeOf(x *rx, q relay.HistoryQuery) (positionRange, error) {
+func rangeOf(x *engine.Rx, q relay.HistoryQuery) (positionRange, error) {
 	pr := positionRange{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
 		pr.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		to, err := untilPosition(x, q.Until)
+		to, err := engine.UntilPosition(x, q.Until)
 		if err != nil {
 			return pr, err
 		}
@@ -340,7 +341,7 @@ func rangeOf(x *rx, q relay.HistoryQuery) (positionRange, error) {
 // the id; NotCurrent, if this node is behind it for longer than a moment. The message need not
 // exist any more.
 func (m *messages) Cursor(id relay.MessageID) (relay.Position, error) {
-	if err := m.w.awaitMessage(context.Background(), id); err != nil {
+	if err := m.w.AwaitMessage(context.Background(), id); err != nil {
 		return 0, err
 	}
 	return m.w.IDs.Cursor(id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -17,7 +18,7 @@ var inboxRows = 2000
 func (m *mailbox) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
 	i := newInbox(id)
 	for !i.done {
-		if err := m.w.as(id).scan(ctx, i.goOn); err != nil {
+		if err := m.w.As(id).Scan(ctx, i.goOn); err != nil {
 			return relay.Inbox{Looked: i.Looked}, err
 		}
 	}
@@ -39,15 +40,15 @@ func newInbox(of relay.MechaNumber) *inbox {
 
 // goOn counts the next piece. It finds the names of the priorities at once, because the
 // words may be removed, with their messages, before the next piece.
-func (i *inbox) goOn(x *rx) error {
+func (i *inbox) goOn(x *engine.Rx) error {
 	pending, args, err := pending(x, i.of, i.from, inboxRows)
 	if err != nil {
 		return err
 	}
 	rows, counts := 0, map[int64]int{} // by the word of the priority
-	r := x.c.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) FROM (SELECT m.priority, m.position, "+
+	r := x.C.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) FROM (SELECT m.priority, m.position, "+
 		"iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position) m
-		GROUP BY priority`, append([]any{x.now.UnixMilli()}, args...)...)
+		GROUP BY priority`, append([]any{x.Now.UnixMilli()}, args...)...)
 	for r.Next() {
 		rows += int(r.Int(1))
 		i.from = max(i.from, relay.Position(r.Int(2))+1)
@@ -64,7 +65,7 @@ func (i *inbox) goOn(x *rx) error {
 		return err
 	}
 	for id, n := range counts {
-		text, err := word(x, id)
+		text, err := engine.Word(x, id)
 		if err != nil {
 			return err
 		}
@@ -78,12 +79,12 @@ func (i *inbox) goOn(x *rx) error {
 }
 
 // countOpen counts the pending messages of a Mecha, with those that are due to expire.
-func countOpen(x *rx, id relay.MechaNumber) (int, error) {
+func countOpen(x *engine.Rx, id relay.MechaNumber) (int, error) {
 	pending, args, err := pending(x, id, 0, -1)
 	if err != nil {
 		return 0, err
 	}
-	all, err := x.c.Number("SELECT count(*) FROM ("+pending+")", args...)
+	all, err := x.C.Number("SELECT count(*) FROM ("+pending+")", args...)
 	return int(all), err
 }
 
@@ -91,19 +92,19 @@ func countOpen(x *rx, id relay.MechaNumber) (int, error) {
 const mostAhead = 1000
 
 // countAhead counts the pending messages of a Mecha before a position, up to mostAhead.
-func countAhead(x *rx, id relay.MechaNumber, before relay.Position) (int, error) {
+func countAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int, error) {
 	pending, args, err := pending(x, id, 0, mostAhead)
 	if err != nil {
 		return 0, err
 	}
-	ahead, err := x.c.Number("SELECT count(*) FROM ("+pending+") WHERE position < ?", append(args, int64(before))...)
+	ahead, err := x.C.Number("SELECT count(*) FROM ("+pending+") WHERE position < ?", append(args, int64(before))...)
 	return int(ahead), err
 }
 
 // pending gives a query for the positions of a Mecha's pending messages from a position
 // on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
 // SQLite merges the parts without a sort.
-func pending(x *rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
+func pending(x *engine.Rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
 	u, err := findUnindexed(x, id, from, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
@@ -118,11 +119,11 @@ func pending(x *rx, id relay.MechaNumber, from relay.Position, limit int) (text 
 
 // countPending gives how many messages are pending for a Mecha, with the changes of
 // this transaction.
-func (m *mailbox) countPending(t *tx, id relay.MechaNumber) (int, error) {
+func (m *mailbox) countPending(t *engine.Tx, id relay.MechaNumber) (int, error) {
 	if n, ok := m.known(id); ok {
 		return n, nil
 	}
-	n, err := countOpen(&t.rx, id)
+	n, err := countOpen(&t.Rx, id)
 	if err == nil {
 		m.counted[id] = n
 	}
@@ -131,7 +132,7 @@ func (m *mailbox) countPending(t *tx, id relay.MechaNumber) (int, error) {
 
 // addPending changes the count of a Mecha's pending messages. It does nothing before
 // countPending has counted them.
-func (m *mailbox) addPending(t *tx, id relay.MechaNumber, delta int) {
+func (m *mailbox) addPending(t *engine.Tx, id relay.MechaNumber, delta int) {
 	if n, ok := m.known(id); ok {
 		m.counted[id] = n + delta
 	}

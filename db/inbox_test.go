@@ -25,7 +25,7 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 	send("rare", inboxRows)
 	c.pass(2 * time.Hour)
 	send("usual", 2)
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 	i := newInbox(k.Mecha.Number)
 	count := func() {
 		t.Helper()
-		if err := d.w.as(0).point(t.Context(), i.goOn); err != nil {
+		if err := d.w.As(0).Point(t.Context(), i.goOn); err != nil {
 			t.Fatal(err)
 		}
 	}

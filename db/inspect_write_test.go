@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 )
 
@@ -29,7 +30,7 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		in, err := Inspect(d.w.path)
+		in, err := Inspect(d.w.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 				}
 			}
 		}
-		if err := in.point(t.Context(), func(x *rx) error { refused(x.c); return nil }); err != nil {
+		if err := in.Point(t.Context(), func(x *engine.Rx) error { refused(x.C); return nil }); err != nil {
 			t.Error(err)
 		}
 		refused(in.watch.c)
@@ -60,7 +61,7 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 // leadsTo finds a way from a type, by its fields and elements, to what writes; "": there is none.
 func leadsTo(of reflect.Type, seen map[reflect.Type]bool) string {
 	switch {
-	case of == reflect.TypeFor[writer]() || of == reflect.TypeFor[tx]() || of == reflect.TypeFor[DB]():
+	case of == reflect.TypeFor[engine.Store]() || of == reflect.TypeFor[engine.Tx]() || of == reflect.TypeFor[DB]():
 		return " is a " + of.Name()
 	case seen[of]:
 		return ""

@@ -16,6 +16,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
@@ -114,8 +115,8 @@ func (i *Inspector) Name(purpose string) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:10]))
 }
 
-// point runs f in a transaction that sees one state of the file.
-func (i *Inspector) point(ctx context.Context, f func(*rx) error) error {
+// Point runs f in a transaction that sees one state of the file.
+func (i *Inspector) Point(ctx context.Context, f func(*engine.Rx) error) error {
 	if err := i.lane.Take(ctx, 0, readers.AnyNumber); err != nil {
 		return err
 	}
@@ -132,13 +133,13 @@ func (i *Inspector) point(ctx context.Context, f func(*rx) error) error {
 		return err
 	}
 	defer c.Rollback()
-	return f(&rx{c: c, Lookups: i.Lookups, now: time.Now()})
+	return f(&engine.Rx{C: c, Lookups: i.Lookups, Now: time.Now()})
 }
 
-// scan is point for one of many views in a row. It waits first, for as long as the
+// Scan is point for one of many views in a row. It waits first, for as long as the
 // view before it took. SQLite restarts the log of a server only while nobody reads, and
 // views without a pause would let the log grow.
-func (i *Inspector) scan(ctx context.Context, f func(*rx) error) error {
+func (i *Inspector) Scan(ctx context.Context, f func(*engine.Rx) error) error {
 	if rest := time.Duration(i.rest.Load()); rest > 0 {
 		pause := time.NewTimer(rest)
 		defer pause.Stop()
@@ -149,7 +150,7 @@ func (i *Inspector) scan(ctx context.Context, f func(*rx) error) error {
 		}
 	}
 	began := time.Now()
-	err := i.point(ctx, f)
+	err := i.Point(ctx, f)
 	i.rest.Store(int64(time.Since(began)))
 	return err
 }
@@ -157,11 +158,11 @@ func (i *Inspector) scan(ctx context.Context, f func(*rx) error) error {
 // gently is an Inspector for many short reads in a row: each of them waits first, as a scan does.
 type gently struct{ *Inspector }
 
-func (g gently) point(ctx context.Context, f func(*rx) error) error { return g.scan(ctx, f) }
+func (g gently) Point(ctx context.Context, f func(*engine.Rx) error) error { return g.Scan(ctx, f) }
 
 // see makes a read of a few rows.
-func see[T any](i *Inspector, read func(*rx) (T, error)) (T, error) {
-	return get(context.Background(), i.point, read)
+func see[T any](i *Inspector, read func(*engine.Rx) (T, error)) (T, error) {
+	return engine.Get(context.Background(), i.Point, read)
 }
 
 // Changed tells whether another process has committed since the last call of Changed.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -76,7 +77,7 @@ func fileSize(path string) int64 {
 func TestAFreshFile(t *testing.T) {
 	d := openHere(t)
 	for pragma, want := range map[string]string{"page_size": "4096", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
-		c, err := sqlite.Open(d.w.path, sqlite.Writing)
+		c, err := sqlite.Open(d.w.Path, sqlite.Writing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,14 +126,14 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 		send("a^x", segmentLength)
 		send("b^x", 1) // b^x gets no later message
 		send("a^x", 2)
-		err := d.w.as(0).point(t.Context(), func(x *rx) error {
-			x.c.Until = time.Time{} // a busy machine may take long
-			all, err := x.c.Row(nil, "SELECT 1 FROM message")
+		err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+			x.C.Until = time.Time{} // a busy machine may take long
+			all, err := x.C.Row(nil, "SELECT 1 FROM message")
 			if !all || err != nil {
 				t.Fatal(all, err)
 			}
 			want := map[relay.MechaNumber]int{}
-			r := x.c.Query("SELECT recipient, count(*) FROM message GROUP BY recipient")
+			r := x.C.Query("SELECT recipient, count(*) FROM message GROUP BY recipient")
 			for r.Next() {
 				want[relay.MechaNumber(r.Int(0))] = int(r.Int(1))
 			}
@@ -140,7 +141,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 				return err
 			}
 			send("a^x", meanwhile)
-			here := func(_ context.Context, f func(*rx) error) error { return f(x) }
+			here := func(_ context.Context, f func(*engine.Rx) error) error { return f(x) }
 			for id, n := range want {
 				p, err := readPage(t.Context(), here, relay.HistoryQuery{Mecha: id, Direction: relay.In, Limit: 1000})
 				if err != nil || len(p.Messages) != n {
@@ -175,14 +176,14 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 	for _, meanwhile := range []int{0, 1, names.WordSegment, 2 * names.WordSegment, 10 * names.WordSegment} {
 		send(names.WordSegment + 2)
 		had := words
-		err := d.w.as(0).point(t.Context(), func(x *rx) error {
-			x.c.Until = time.Time{}                                                                                         // a busy machine may take long
-			if n, err := x.c.Number("SELECT count(*) FROM word WHERE text LIKE 'label-%'"); n != int64(had) || err != nil { // the state is that of the first query
+		err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+			x.C.Until = time.Time{}                                                                                         // a busy machine may take long
+			if n, err := x.C.Number("SELECT count(*) FROM word WHERE text LIKE 'label-%'"); n != int64(had) || err != nil { // the state is that of the first query
 				t.Errorf("%d words, want %d; %v", n, had, err)
 			}
 			send(meanwhile)
 			for i := range words {
-				id, err := x.FindWord(x.c, fmt.Sprint("label-", i))
+				id, err := x.FindWord(x.C, fmt.Sprint("label-", i))
 				if (id != 0) != (i < had) || err != nil {
 					return fmt.Errorf("%d words meanwhile: word %d of %d has the number %d; %v", meanwhile, i, had, id, err)
 				}
@@ -199,9 +200,9 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 func TestAReadHasABound(t *testing.T) {
 	d := openHere(t)
 	for name, left := range map[string]time.Duration{"over before it begins": -time.Second, "over in the middle": 10 * time.Millisecond} {
-		err := d.w.as(0).point(t.Context(), func(x *rx) error {
-			x.c.Until = time.Now().Add(left)
-			r := x.c.Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
+		err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+			x.C.Until = time.Now().Add(left)
+			r := x.C.Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
 			for r.Next() {
 			}
 			return r.Close()
@@ -209,7 +210,7 @@ func TestAReadHasABound(t *testing.T) {
 		if relay.ErrorCode(err) != relay.Overloaded {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.w.as(0).point(t.Context(), func(x *rx) error { _, err := latest(x); return err }); err != nil {
+		if err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error { _, err := latest(x); return err }); err != nil {
 			t.Errorf("the next read: %v", err)
 		}
 	}
@@ -233,27 +234,27 @@ func printed(outcome any) string {
 }
 
 // outcomeOf gives the outcome of a write as the log of a replay has it.
-func outcomeOf(j job, err error) string {
+func outcomeOf(j engine.Job, err error) string {
 	if err != nil {
 		return "refused: " + string(relay.ErrorCode(err))
 	}
 	switch j := j.(type) {
-	case *task[*relay.SendMessage, relay.Sent]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.Acknowledge, relay.AckOutcome]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.MarkDelivered, relay.DeliveredOutcome]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.IssueKey, *relay.Key]:
-		return fmt.Sprintf("%+v", *j.outcome)
-	case *task[*relay.Act, any]:
-		return printed(j.outcome)
-	case *task[*relay.ClaimMessages, []relay.ClaimedMessage]:
-		return printed(j.outcome)
-	case *task[*relay.PruneMessages, relay.Pruned]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.PruneUnused, relay.PrunedUnused]:
-		return fmt.Sprintf("%+v", j.outcome)
+	case *engine.Task[*relay.SendMessage, relay.Sent]:
+		return fmt.Sprintf("%+v", j.Outcome)
+	case *engine.Task[*relay.Acknowledge, relay.AckOutcome]:
+		return fmt.Sprintf("%+v", j.Outcome)
+	case *engine.Task[*relay.MarkDelivered, relay.DeliveredOutcome]:
+		return fmt.Sprintf("%+v", j.Outcome)
+	case *engine.Task[*relay.IssueKey, *relay.Key]:
+		return fmt.Sprintf("%+v", *j.Outcome)
+	case *engine.Task[*relay.Act, any]:
+		return printed(j.Outcome)
+	case *engine.Task[*relay.ClaimMessages, []relay.ClaimedMessage]:
+		return printed(j.Outcome)
+	case *engine.Task[*relay.PruneMessages, relay.Pruned]:
+		return fmt.Sprintf("%+v", j.Outcome)
+	case *engine.Task[*relay.PruneUnused, relay.PrunedUnused]:
+		return fmt.Sprintf("%+v", j.Outcome)
 	}
 	return "done"
 }

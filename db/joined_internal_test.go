@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // wantFound compares what a view finds by conversation, and by question, with all messages of the view.
-func wantFound(t *testing.T, x *rx) {
+func wantFound(t *testing.T, x *engine.Rx) {
 	t.Helper()
 	positions := func(text string, args ...any) (list []relay.Position) {
-		r := x.c.Query(text, args...)
+		r := x.C.Query(text, args...)
 		for r.Next() {
 			list = append(list, relay.Position(r.Int(0)))
 		}
@@ -44,24 +45,24 @@ func wantFound(t *testing.T, x *rx) {
 
 // arrival is a room that looks at each commit before the others know of it.
 type arrival struct {
-	quiet
+	engine.Quiet
 	look func()
 }
 
-func (a arrival) Arrived(*tx) { a.look() }
+func (a arrival) Arrived(*engine.Tx) { a.look() }
 
 // A read that sees a commit before the writer has noted it finds the new messages.
 func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	t.Parallel()
 	looked := 0
 	d := openHere(t, func(o *Options) { o.Serve = true })
-	if err := d.wait(chored(func(t2 *tx) error {
-		t2.w.rooms = append([]room{arrival{look: func() {
+	if err := d.wait(chored(func(t2 *engine.Tx) error {
+		t2.Store.Rooms = append([]engine.Room{arrival{look: func() {
 			looked++
-			if err := d.w.as(0).point(t.Context(), func(x *rx) error { wantFound(t, x); return nil }); err != nil {
+			if err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error { wantFound(t, x); return nil }); err != nil {
 				t.Error(err)
 			}
-		}}}, t2.w.rooms...)
+		}}}, t2.Store.Rooms...)
 		return nil
 	})); err != nil {
 		t.Fatal(err)
@@ -87,10 +88,10 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 }
 
 // chored makes a chore of a function.
-type chored func(*tx) error
+type chored func(*engine.Tx) error
 
-func (c chored) apply(t *tx) error { return c(t) }
-func (chored) size() int           { return 0 }
+func (c chored) Apply(t *engine.Tx) error { return c(t) }
+func (chored) Size() int                  { return 0 }
 
 // A conversation goes on by a message of the transaction that removes the others.
 func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
@@ -116,13 +117,13 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			}
 			b := block{make(chan struct{}), make(chan struct{})}
 			ended := make(chan error, 3)
-			d.w.submit(b, 0, func(err error) { ended <- err })
+			d.w.Submit(b, 0, func(err error) { ended <- err })
 			<-b.entered
 			next := message(k, "a^b", `{}`)
 			next.Conversation = first.Conversation
 			d.SendThen(next, func(_ relay.Sent, err error) { ended <- err })
 			prune := &relay.PruneMessages{At: time.Now().Add(time.Hour), After: p - 1, Before: p + 1, Most: 1}
-			then(d.w, prune, func(out relay.Pruned, err error) {
+			engine.Then(d.w, prune, func(out relay.Pruned, err error) {
 				if out.Messages != 1 {
 					t.Errorf("%d messages were removed", out.Messages)
 				}
@@ -137,9 +138,9 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			if _, said, r := checked(t, d.Path()); r.Faults > 0 {
 				t.Errorf("%s after %d messages:\n%s", first.Conversation, between, said)
 			}
-			err = d.w.as(0).point(t.Context(), func(x *rx) error {
+			err = d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
 				wantFound(t, x)
-				dormant, err := x.c.Row(nil, "SELECT 1 FROM dormant")
+				dormant, err := x.C.Row(nil, "SELECT 1 FROM dormant")
 				if dormant {
 					t.Errorf("%s is dormant after %d messages", first.Conversation, between)
 				}

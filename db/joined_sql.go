@@ -3,6 +3,7 @@ package db
 import (
 	"math"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -17,17 +18,17 @@ const (
 
 // findJoined looks for the messages in [from, to) that have joined a conversation, and that
 // the index may lack.
-func findJoined(x *rx, conversation int64, from, to relay.Position) (unindexed, error) {
+func findJoined(x *engine.Rx, conversation int64, from, to relay.Position) (unindexed, error) {
 	return findLate(x, wanted{conversation: conversation}, from, to)
 }
 
 // findReplies looks for the messages after a position that answer a question, and that the
 // index may lack.
-func findReplies(x *rx, question, after relay.Position) (unindexed, error) {
+func findReplies(x *engine.Rx, question, after relay.Position) (unindexed, error) {
 	return findLate(x, wanted{question: question}, after+1, math.MaxInt64)
 }
 
-func findLate(x *rx, w wanted, from, to relay.Position) (unindexed, error) {
+func findLate(x *engine.Rx, w wanted, from, to relay.Position) (unindexed, error) {
 	after, err := indexedUpto(x)
 	u := unindexed{wanted: w, after: after}
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -30,9 +31,9 @@ func pageOfKeys(where string) string {
 // few of them against its messages.
 func (i Console) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 	text := strings.ToLower(q.Text)
-	err = i.point(context.Background(), func(x *rx) error {
-		now := x.now.UnixMilli()
-		r := x.c.Query(countKeys, now, x.now.Add(inspect.KeySoon).UnixMilli(), text, text)
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
+		now := x.Now.UnixMilli()
+		r := x.C.Query(countKeys, now, x.Now.Add(inspect.KeySoon).UnixMilli(), text, text)
 		for r.Next() {
 			p.Counts[r.Int(0)] = int(r.Int(1))
 		}
@@ -46,13 +47,13 @@ func (i Console) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 }
 
 // keyPage reads a page of the keys k of the Mechas m for which a condition holds.
-func keyPage(x *rx, q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
+func keyPage(x *engine.Rx, q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
 	state := int64(-1)
 	if q.State != nil {
 		state = int64(*q.State)
 	}
-	args = append([]any{x.now.UnixMilli(), x.now.Add(inspect.KeySoon).UnixMilli()}, args...)
-	r := x.c.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...)
+	args = append([]any{x.Now.UnixMilli(), x.Now.Add(inspect.KeySoon).UnixMilli()}, args...)
+	r := x.C.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...)
 	for r.Next() {
 		if more = len(list) == q.Limit; more {
 			break

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -58,7 +59,7 @@ func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey
 	return u
 }
 
-// mechaOf gives the Mecha of a key that was used in this process, and 0 for the key 0. Any
+// MechaOf gives the Mecha of a key that was used in this process, and 0 for the key 0. Any
 // other key, as in a program that takes no requests, stands for a Mecha of its own: the
 // result is then negative.
 func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
@@ -82,7 +83,7 @@ func (d *directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
-		behind := d.w.checkFresh() // before it reads, for it may catch up meanwhile
+		behind := d.w.CheckFresh() // before it reads, for it may catch up meanwhile
 		found, err := d.findKeys(ctx, "k.hash = ?", hash[:])
 		if err != nil {
 			return nil, err
@@ -96,7 +97,7 @@ func (d *directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 		found[0].Text = relay.Secret(text)
 		u = d.keys.add(found[0], hash, epoch)
 	}
-	now := d.w.opts.Now()
+	now := d.w.Opts.Now()
 	if err := u.Check(now); err != nil {
 		return nil, err
 	}
@@ -130,11 +131,11 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 
 // findKeys reads keys from the file, in the lane of the keys.
 func (d *directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
-	return get(ctx, d.w.in(d.w.readers.Key()), func(x *rx) ([]*relay.Key, error) { return keys(x, where, arg) })
+	return engine.Get(ctx, d.w.In(d.w.Readers.Key()), func(x *engine.Rx) ([]*relay.Key, error) { return keys(x, where, arg) })
 }
 
-func keys(x *rx, where string, arg any) (all []*relay.Key, err error) {
-	r := x.c.Query(keyColumns+" WHERE "+where, arg)
+func keys(x *engine.Rx, where string, arg any) (all []*relay.Key, err error) {
+	r := x.C.Query(keyColumns+" WHERE "+where, arg)
 	for r.Next() {
 		all = append(all, readKey(r))
 	}
@@ -152,19 +153,19 @@ func readKey(r *sqlite.Rows) *relay.Key {
 
 // Keys lists the keys of one address, or all if it is "", the oldest first.
 func (d *directory) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, error) {
-	return get(ctx, d.w.as(0).scan, func(x *rx) ([]*relay.Key, error) { return keysOf(x, of) })
+	return engine.Get(ctx, d.w.As(0).Scan, func(x *engine.Rx) ([]*relay.Key, error) { return keysOf(x, of) })
 }
 
-func keysOf(x *rx, a relay.Address) ([]*relay.Key, error) {
+func keysOf(x *engine.Rx, a relay.Address) ([]*relay.Key, error) {
 	return keys(x, "? IN ('', m.address) ORDER BY k.id", string(a))
 }
 
 // caller reads the key of a write, as it is now, and checks it at the write's time.
 // Errors: UnknownKey, KeyRevoked, KeyExpired.
-func (d *directory) caller(t *tx, number relay.KeyNumber) (*relay.Key, error) {
+func (d *directory) caller(t *engine.Tx, number relay.KeyNumber) (*relay.Key, error) {
 	k, known := d.callers.Find(number)
 	if !known {
-		if _, err := t.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
+		if _, err := t.C.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
 			return nil, err
 		}
 		if k == nil {
@@ -172,7 +173,7 @@ func (d *directory) caller(t *tx, number relay.KeyNumber) (*relay.Key, error) {
 		}
 		d.callers.Put(number, k, 1)
 	}
-	return k, k.Check(t.now)
+	return k, k.Check(t.Now)
 }
 
 const maxCallers = 1 << 17 // keys that the writer remembers
@@ -186,7 +187,7 @@ func (d *directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	if err != nil {
 		return relay.IssuedKey{}, err
 	}
-	k, err := administer[*relay.Key](d.w, i)
+	k, err := engine.Administer[*relay.Key](d.w, i)
 	if err == nil && k == nil { // a server has made it (admin.go)
 		k, err = d.issued(i.ID)
 	}
@@ -208,7 +209,7 @@ func (d *directory) issued(id relay.KeyID) (*relay.Key, error) {
 	return all[0], nil
 }
 
-func (d *directory) issueKey(t *tx, i *relay.IssueKey) (*relay.Key, error) {
+func (d *directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
 	address, label, expires, withSecret, broadcast := i.Address, i.Label, i.ExpiresAt, i.WithSecret, i.Broadcast
 	if i.Replaces != "" {
 		old, err := d.endReplaced(t, i)
@@ -231,26 +232,26 @@ func (d *directory) issueKey(t *tx, i *relay.IssueKey) (*relay.Key, error) {
 	if withSecret {
 		secret = string(i.Secret)
 	}
-	err = t.c.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at, broadcast) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = t.C.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at, broadcast) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)), boolInt(broadcast))
 	if err != nil {
 		return nil, err
 	}
-	k, err := keyByID(&t.rx, i.ID)
+	k, err := keyByID(&t.Rx, i.ID)
 	if err != nil {
 		return nil, err
 	}
 	return k, d.raiseKeysVersion(t)
 }
 
-func keyByID(x *rx, id relay.KeyID) (k *relay.Key, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.public_id = ?", string(id))
+func keyByID(x *engine.Rx, id relay.KeyID) (k *relay.Key, err error) {
+	_, err = x.C.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.public_id = ?", string(id))
 	return k, err
 }
 
 // endReplaced reads the key that is replaced and sets its end, unless it ends sooner.
-func (d *directory) endReplaced(t *tx, i *relay.IssueKey) (*relay.Key, error) {
-	old, err := keyByID(&t.rx, i.Replaces)
+func (d *directory) endReplaced(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
+	old, err := keyByID(&t.Rx, i.Replaces)
 	if err != nil {
 		return nil, err
 	}
@@ -264,38 +265,38 @@ func (d *directory) endReplaced(t *tx, i *relay.IssueKey) (*relay.Key, error) {
 	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(end) {
 		return old, nil
 	}
-	return old, t.c.Exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
+	return old, t.C.Exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
 }
 
 // raiseKeysVersion lets this process and others notice that keys changed.
-func (d *directory) raiseKeysVersion(t *tx) error {
-	t.changed |= keysChanged
+func (d *directory) raiseKeysVersion(t *engine.Tx) error {
+	t.Changed |= engine.KeysChanged
 	d.callers.Forget()
-	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
+	return t.C.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
 }
 
 // Revoke ends a key, and returns once that is durable and the key no longer works here.
 // Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
 // Safe for concurrent use.
 func (d *directory) Revoke(r *relay.RevokeKey) error {
-	_, err := administer[*relay.Key](d.w, r)
+	_, err := engine.Administer[*relay.Key](d.w, r)
 	return err
 }
 
 // revokeKey revokes a key. Its outcome is the key as it was before.
-func (d *directory) revokeKey(t *tx, r *relay.RevokeKey) (*relay.Key, error) {
-	k, err := keyByID(&t.rx, r.ID)
+func (d *directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, error) {
+	k, err := keyByID(&t.Rx, r.ID)
 	if err != nil {
 		return nil, err
 	}
 	if k == nil {
 		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
-	newest, err := newest(&t.rx)
+	newest, err := newest(&t.Rx)
 	if err != nil {
 		return nil, err
 	}
-	err = t.c.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) WHERE id = ?3",
+	err = t.C.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) WHERE id = ?3",
 		r.At.UnixMilli(), int64(newest), int64(k.Number))
 	if err != nil {
 		return nil, err
@@ -305,7 +306,7 @@ func (d *directory) revokeKey(t *tx, r *relay.RevokeKey) (*relay.Key, error) {
 
 // keyUse stores, about once a minute, when keys were last used.
 type keyUse struct {
-	w       *writer
+	w       *engine.Store
 	cache   *keyCache
 	wrote   time.Time
 	written map[relay.KeyNumber]int64 // the times that were stored, in Unix ms
@@ -333,18 +334,18 @@ func (u *keyUse) flush() {
 		return
 	}
 	maps.Copy(u.written, used)
-	u.w.doNow(used, u.w.logged("the times of last use of keys were not stored"))
+	u.w.DoNow(used, u.w.Logged("the times of last use of keys were not stored"))
 }
 
 // lastUsed is the chore that stores when keys were last used, in Unix ms. It leaves out
 // keys that have been removed.
 type lastUsed map[relay.KeyNumber]int64
 
-func (l lastUsed) size() int { return 32 * len(l) }
+func (l lastUsed) Size() int { return 32 * len(l) }
 
-func (l lastUsed) apply(t *tx) error {
+func (l lastUsed) Apply(t *engine.Tx) error {
 	for number, at := range l {
-		if err := t.c.Exec("INSERT INTO key_use (key, last_used_at) SELECT id, ?2 FROM mecha_key WHERE id = ?1 ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
+		if err := t.C.Exec("INSERT INTO key_use (key, last_used_at) SELECT id, ?2 FROM mecha_key WHERE id = ?1 ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
 			return err
 		}
 	}

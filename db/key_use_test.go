@@ -22,7 +22,7 @@ func TestTheUseOfARemovedKeyIsNotStored(t *testing.T) {
 	if err := d.Revoke(&relay.RevokeKey{At: c.now(), ID: issued.ID}); err != nil {
 		t.Fatal(err)
 	}
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil { // stores the use
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -21,7 +22,7 @@ func soughtWords(words []string) string { return strings.Join(words, "\n") }
 // ended notes a final acknowledgement of a message. p is the position of its receipt, sought
 // the words of the search that had found the recipient, if there was one. No Mecha counts for
 // itself.
-func (room *learning) ended(t *tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
+func (room *learning) ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
 	if sought == "" || !a.Learns || m.Sender == m.Recipient {
 		return
 	}
@@ -32,9 +33,9 @@ func (room *learning) ended(t *tx, a *relay.Acknowledge, m *relay.Message, sough
 
 // putLearner writes the row of a Mecha. Its position is p, unless another process has given
 // out later ones: the search index must not miss this change.
-func (room *learning) putLearner(t *tx, id relay.MechaNumber, l learner, p relay.Position) error {
-	t.changed |= learnedChanged
-	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
+func (room *learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, p relay.Position) error {
+	t.Changed |= engine.LearnedChanged
+	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
 		`INSERT OR REPLACE INTO learner (mecha, position, exchanges, hour, words, off)
 			VALUES (?1, max(?2, coalesce((SELECT max(position) + 1 FROM learner), 0)), ?3, ?4, ?5, ?6) RETURNING position`,
 		int64(id), int64(p), l.exchanges, l.hour, l.known, boolInt(l.off))
@@ -43,50 +44,50 @@ func (room *learning) putLearner(t *tx, id relay.MechaNumber, l learner, p relay
 
 // forgetLearned removes what was learned about a Mecha, if there is anything, and what would
 // be. off is what its profile says from now on.
-func (l *learning) forgetLearned(t *tx, id relay.MechaNumber, off bool, at time.Time) error {
+func (l *learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if err := l.dropExchanges(t, id, false); err != nil {
 		return err
 	}
-	known, err := t.c.Row(nil, "SELECT 1 FROM learner WHERE mecha = ?", int64(id))
+	known, err := t.C.Row(nil, "SELECT 1 FROM learner WHERE mecha = ?", int64(id))
 	if err != nil || !known && !off {
 		return err
 	}
-	err = t.erasing(func() error { return t.c.Exec("DELETE FROM learned WHERE mecha = ?", int64(id)) })
+	err = t.Erasing(func() error { return t.C.Exec("DELETE FROM learned WHERE mecha = ?", int64(id)) })
 	if err != nil {
 		return err
 	}
-	return l.putLearner(t, id, learner{off: off}, t.position(at))
+	return l.putLearner(t, id, learner{off: off}, t.Position(at))
 }
 
 // setLearning notes what a new profile says about learning.
-func (l *learning) setLearning(t *tx, id relay.MechaNumber, off bool, at time.Time) error {
+func (l *learning) setLearning(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if off {
 		return l.forgetLearned(t, id, true, at)
 	}
-	return t.c.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
+	return t.C.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
 }
 
 // ForgetLearned removes what completed exchanges have taught about a Mecha, and returns once
 // that is durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write.
 // Safe for concurrent use.
 func (l *learning) ForgetLearned(f *relay.ForgetLearned) error {
-	_, err := administer[none](l.w, f)
+	_, err := engine.Administer[engine.None](l.w, f)
 	return err
 }
 
-func (room *learning) forget(t *tx, f *relay.ForgetLearned) (none, error) {
+func (room *learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None, error) {
 	id, err := room.dictionary.mecha(t, f.Address)
 	if err == nil && id == 0 {
 		err = errMechaNotFound(f.Address)
 	}
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
 	l, err := room.learner(t, id)
 	if err != nil {
-		return none{}, err
+		return engine.None{}, err
 	}
-	return none{}, room.forgetLearned(t, id, l.off, f.At)
+	return engine.None{}, room.forgetLearned(t, id, l.off, f.At)
 }
 
 // learnedAtOnce is about how many words one read of Learned gives.
@@ -100,12 +101,12 @@ func (l *learning) Learned(ctx context.Context, after relay.Position, limit int)
 	if l.halfLife == 0 {
 		return nil, nil
 	}
-	return get(ctx, l.w.as(0).scan, func(x *rx) ([]relay.Learned, error) { return learned(x, after, limit, l.halfLife) })
+	return engine.Get(ctx, l.w.As(0).Scan, func(x *engine.Rx) ([]relay.Learned, error) { return learned(x, after, limit, l.halfLife) })
 }
 
-func learned(x *rx, after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {
+func learned(x *engine.Rx, after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {
 	words := int64(0)
-	r := x.c.Query("SELECT mecha, position, exchanges, hour, words FROM learner WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
+	r := x.C.Query("SELECT mecha, position, exchanges, hour, words FROM learner WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
 	for words < learnedAtOnce && r.Next() {
 		all = append(all, relay.Learned{Mecha: relay.MechaNumber(r.Int(0)), Position: relay.Position(r.Int(1)),
 			Exchanges: inExchanges(r.Int(2)), At: timeOfHour(r.Int(3))})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/relay"
 )
@@ -11,8 +12,8 @@ import (
 // learning is the room of what discovery learns: answers to searches, exchanges, and what
 // was counted of them (learned_sql.go). Only a server counts and cleans up.
 type learning struct {
-	quiet
-	w           *writer
+	engine.Quiet
+	w           *engine.Store
 	dictionary  *dictionary
 	directory   *directory
 	halfLife    time.Duration // 0: nothing is learned
@@ -26,7 +27,7 @@ type learning struct {
 	found *cache.Cache[relay.SearchID, *found]
 }
 
-func newLearning(w *writer, halfLife time.Duration) *learning {
+func newLearning(w *engine.Store, halfLife time.Duration) *learning {
 	// The cleaners begin at once with what has expired before the start.
 	l := &learning{w: w, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
 	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
@@ -36,14 +37,14 @@ func newLearning(w *writer, halfLife time.Duration) *learning {
 
 func (l *learning) start() error { return l.counts.start() }
 
-func (l *learning) Begin(*tx)         { l.brought = l.brought[:0] }
-func (l *learning) Board(t *tx) error { return l.keepExchanges(t) }
-func (l *learning) Forget()           { l.counts.round.forget() }
+func (l *learning) Begin(*engine.Tx)         { l.brought = l.brought[:0] }
+func (l *learning) Board(t *engine.Tx) error { return l.keepExchanges(t) }
+func (l *learning) Forget()                  { l.counts.round.forget() }
 
-func (l *learning) Due(time.Time) bool { return l.w.opts.Serve }
+func (l *learning) Due(time.Time) bool { return l.w.Opts.Serve }
 
 func (l *learning) Do(now time.Time) {
-	for _, b := range [...]background{&l.counts, &l.searches, &l.searchWords} {
+	for _, b := range [...]engine.Background{&l.counts, &l.searches, &l.searchWords} {
 		if b.Due(now) {
 			b.Do(now)
 		}

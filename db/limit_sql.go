@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -25,7 +26,7 @@ type conversationLimit struct {
 // conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
 // and refuses the message if the conversation has no room for n. Errors: ConversationFull;
 // InvalidRequest, if the message asks for a limit and does not found the conversation.
-func (s *sending) conversationLimit(t *tx, m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
+func (s *sending) conversationLimit(t *engine.Tx, m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
 	if m.MaxMessages == 0 && server == 0 && !s.limited {
 		return l, nil
@@ -71,22 +72,22 @@ func (l conversationLimit) isFull(m *relay.SendMessage) bool {
 }
 
 // hasBegun tells whether a conversation has or had a message.
-func (s *sending) hasBegun(t *tx, conversation int64) (bool, error) {
+func (s *sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
 	if conversation == 0 || conversation == newLabel {
 		return false, nil
 	}
 	if conversation > 0 {
 		return true, nil
 	}
-	begun, err := t.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", conversation) // a label's conversation has them from its first message on
+	begun, err := t.C.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", conversation) // a label's conversation has them from its first message on
 	if err == nil && !begun {
-		begun, err = t.c.Row(nil, "SELECT 1 FROM dormant WHERE conversation = ?", conversation)
+		begun, err = t.C.Row(nil, "SELECT 1 FROM dormant WHERE conversation = ?", conversation)
 	}
 	return begun, err
 }
 
-func (s *sending) readLimit(t *tx, conversation int64) (l conversationLimit, err error) {
-	l.counts, err = t.c.Row(func(r *sqlite.Rows) {
+func (s *sending) readLimit(t *engine.Tx, conversation int64) (l conversationLimit, err error) {
+	l.counts, err = t.C.Row(func(r *sqlite.Rows) {
 		l = conversationLimit{conversation: conversation, founder: r.Int(0), most: r.Int(1), held: r.Int(2), told: r.Int(3)}
 	}, "SELECT founder, most, held, told FROM conversation_limit WHERE conversation = ?", conversation)
 	return l, err
@@ -94,14 +95,14 @@ func (s *sending) readLimit(t *tx, conversation int64) (l conversationLimit, err
 
 // countConversation makes the row of a conversation that began when nothing limited it. It
 // counts no further than most.
-func (s *sending) countConversation(t *tx, conversation, most int64) (conversationLimit, error) {
+func (s *sending) countConversation(t *engine.Tx, conversation, most int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
-	u, err := findJoined(&t.rx, conversation, 0, math.MaxInt64)
+	u, err := findJoined(&t.Rx, conversation, 0, math.MaxInt64)
 	if err != nil {
 		return l, err
 	}
 	positions, args := u.joinedInOrder(0, math.MaxInt64, int(most))
-	_, err = t.c.Row(func(r *sqlite.Rows) {
+	_, err = t.C.Row(func(r *sqlite.Rows) {
 		if l.held = r.Int(0); conversation < 0 {
 			l.founder = r.Int(1)
 		} else {
@@ -113,7 +114,7 @@ func (s *sending) countConversation(t *tx, conversation, most int64) (conversati
 
 // count counts n messages, of which p is the first, in the row of their conversation. The
 // conversation has a number now.
-func (s *sending) count(t *tx, l conversationLimit, conversation int64, p relay.Position, n int) error {
+func (s *sending) count(t *engine.Tx, l conversationLimit, conversation int64, p relay.Position, n int) error {
 	if !l.counts {
 		return nil
 	}
@@ -121,7 +122,7 @@ func (s *sending) count(t *tx, l conversationLimit, conversation int64, p relay.
 		l.founder = int64(p)
 	}
 	s.limited = true
-	return t.c.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
+	return t.C.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
 		conversation, l.founder, sqlite.OrNull(l.most), l.held+int64(n), l.told)
 }
 
@@ -129,23 +130,23 @@ func (s *sending) count(t *tx, l conversationLimit, conversation int64, p relay.
 // be done. The message that was refused has left nothing; so this is a write of its own.
 func (s *sending) tellFounder(m *relay.SendMessage, conversation int64) {
 	if conversation != 0 {
-		then(s.w, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(none, error) {})
+		engine.Then(s.w, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(engine.None, error) {})
 	}
 }
 
 // noteFull tells the founder of a conversation that it is full, once. The founder is told
 // by a receipt of the founding message; if that was removed, there is nobody to tell.
-func (s *sending) noteFull(t *tx, n *relay.NoteFull) (none, error) {
+func (s *sending) noteFull(t *engine.Tx, n *relay.NoteFull) (engine.None, error) {
 	l, err := s.readLimit(t, n.Conversation)
 	if err != nil || !l.counts || l.told != 0 {
-		return none{}, err
+		return engine.None{}, err
 	}
-	if err := t.c.Exec("UPDATE conversation_limit SET told = 1 WHERE conversation = ?", n.Conversation); err != nil {
-		return none{}, err
+	if err := t.C.Exec("UPDATE conversation_limit SET told = 1 WHERE conversation = ?", n.Conversation); err != nil {
+		return engine.None{}, err
 	}
-	m, err := messageAt(&t.rx, relay.Position(l.founder))
+	m, err := messageAt(&t.Rx, relay.Position(l.founder))
 	if err != nil || m == nil {
-		return none{}, err
+		return engine.None{}, err
 	}
-	return none{}, s.progress.tell(t, m, relay.NoticeFull, t.position(n.At))
+	return engine.None{}, s.progress.tell(t, m, relay.NoticeFull, t.Position(n.At))
 }

@@ -8,17 +8,18 @@ import (
 
 	"relay/db/file"
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // Message reads the record of any message, without its payload. Error: MessageNotFound.
 func (i *Inspector) Message(id relay.MessageID) (*relay.Message, error) {
-	return see(i, func(x *rx) (*relay.Message, error) { return messageByID(x, id) })
+	return see(i, func(x *engine.Rx) (*relay.Message, error) { return messageByID(x, id) })
 }
 
 // Payload reads the exact bytes of any message. Error: MessageNotFound.
 func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
-	return see(i, func(x *rx) ([]byte, error) { return payloadFor(x, id, nil) })
+	return see(i, func(x *engine.Rx) ([]byte, error) { return payloadFor(x, id, nil) })
 }
 
 // Messages lists up to q.Limit messages. more tells that further ones match. It reads
@@ -31,7 +32,7 @@ func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*
 		return nil, false, err
 	}
 	for {
-		page, err := readPage(ctx, i.scan, h)
+		page, err := readPage(ctx, i.Scan, h)
 		keepStatus(&page, q.Status)
 		if err == nil && q.Text != "" {
 			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
@@ -73,7 +74,9 @@ func (i *Inspector) history(q inspect.ListQuery) (h relay.HistoryQuery, err erro
 
 // number finds a Mecha, even if it was removed. Error: MechaNotFound.
 func (i *Inspector) number(a relay.Address) (relay.MechaNumber, error) {
-	id, err := see(i, func(x *rx) (int64, error) { return x.c.Number("SELECT id FROM mecha WHERE address = ?", string(a)) })
+	id, err := see(i, func(x *engine.Rx) (int64, error) {
+		return x.C.Number("SELECT id FROM mecha WHERE address = ?", string(a))
+	})
 	if err == nil && id == 0 {
 		err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", a)
 	}
@@ -99,7 +102,7 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 			size += list[n].PayloadBytes
 			n++
 		}
-		err := i.scan(ctx, func(x *rx) error {
+		err := i.Scan(ctx, func(x *engine.Rx) error {
 			for _, m := range list[:n] {
 				body, kept, err := keptPayload(x, m.Position)
 				if err != nil {
@@ -121,21 +124,21 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 
 // Acts reads the audit log from a time on, the oldest act first.
 func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
-	return see(i, func(x *rx) ([]relay.NotedAct, error) { return file.ReadActs(x.c, since) })
+	return see(i, func(x *engine.Rx) ([]relay.NotedAct, error) { return file.ReadActs(x.C, since) })
 }
 
 // Directory gives up to limit registered Mechas, by address, those after an address,
 // without their cards.
 func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
-	return see(i, func(x *rx) ([]relay.Entry, error) {
+	return see(i, func(x *engine.Rx) ([]relay.Entry, error) {
 		return entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 	})
 }
 
 // Addresses lists up to limit registered addresses that begin with prefix, sorted.
 func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) {
-	return see(i, func(x *rx) (all []relay.Address, err error) {
-		r := x.c.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix, int64(limit))
+	return see(i, func(x *engine.Rx) (all []relay.Address, err error) {
+		r := x.C.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix, int64(limit))
 		for r.Next() {
 			all = append(all, relay.Address(r.Text(0)))
 		}
@@ -145,18 +148,18 @@ func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error)
 
 // Entry reads one Mecha with its card. Error: MechaNotFound.
 func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
-	return see(i, func(x *rx) (relay.Entry, error) { return entry(x, a) })
+	return see(i, func(x *engine.Rx) (relay.Entry, error) { return entry(x, a) })
 }
 
 // KeysOf lists the keys of one address, or all if it is "", the oldest first.
 func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
-	return see(i, func(x *rx) ([]*relay.Key, error) { return keysOf(x, a) })
+	return see(i, func(x *engine.Rx) ([]*relay.Key, error) { return keysOf(x, a) })
 }
 
 // Answers lists the first messages that name a message as the one that they answer. Error:
 // MessageNotFound.
 func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
-	return see(i, func(x *rx) ([]*relay.Message, error) {
+	return see(i, func(x *engine.Rx) ([]*relay.Message, error) {
 		m, err := messageByID(x, id)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package db
 import (
 	"maps"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/relay"
 )
@@ -10,8 +11,8 @@ import (
 // mailbox is the room of the mailboxes: which messages a Mecha has received, has sent, and has
 // not acknowledged. It indexes messages late (mailbox.go), and counts the pending ones.
 type mailbox struct {
-	quiet
-	w       *writer
+	engine.Quiet
+	w       *engine.Store
 	pending map[relay.MechaNumber]int // how many messages are pending for a Mecha, if that was counted
 	counted map[relay.MechaNumber]int // likewise, as the present transaction has counted or changed it
 
@@ -21,24 +22,24 @@ type mailbox struct {
 	removed []names.Message // messages that were removed
 }
 
-func newMailbox(w *writer) *mailbox {
+func newMailbox(w *engine.Store) *mailbox {
 	return &mailbox{w: w, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
 }
 
-func (m *mailbox) Begin(*tx) {
+func (m *mailbox) Begin(*engine.Tx) {
 	m.w.Lookups.Late.Begin()
 	clear(m.counted)
 	m.settled, m.removed = m.settled[:0], m.removed[:0]
 }
 
-func (m *mailbox) Board(t *tx) error { return t.Late.Board(t.c, m.removed) }
+func (m *mailbox) Board(t *engine.Tx) error { return t.Late.Board(t.C, m.removed) }
 
-func (m *mailbox) Arrived(t *tx) {
+func (m *mailbox) Arrived(t *engine.Tx) {
 	maps.Copy(m.pending, m.counted)
 	t.Late.Arrived(names.InPending, m.settled, m.removed)
 }
 
-func (m *mailbox) Flush() { m.w.Lookups.Late.Flush(m.w.mayWrite, m.w.commitRows) }
+func (m *mailbox) Flush() { m.w.Lookups.Late.Flush(m.w.MayWrite, m.w.CommitRows) }
 
 // known returns the count of a Mecha's pending messages, if they were counted. Forget keeps
 // the counts, because other processes do not send or acknowledge.

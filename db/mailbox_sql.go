@@ -3,6 +3,7 @@ package db
 import (
 	"strings"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/late"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
@@ -10,8 +11,8 @@ import (
 )
 
 // indexedUpto reads the watermark: the index tables have all messages up to there.
-func indexedUpto(x *rx) (relay.Position, error) {
-	p, err := x.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
+func indexedUpto(x *engine.Rx) (relay.Position, error) {
+	p, err := x.C.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	return relay.Position(p), err
 }
 
@@ -28,8 +29,8 @@ type unindexed struct {
 }
 
 // indexState reads the watermark, and which rows of the index are of removed messages.
-func indexState(x *rx) (u unindexed, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+func indexState(x *engine.Rx) (u unindexed, err error) {
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		u.after = relay.Position(r.Int(0))
 		if unlisted := relay.Position(r.Int(1)); unlisted != 0 {
 			u.oldest = relay.Position(r.Int(2))
@@ -44,7 +45,7 @@ func indexState(x *rx) (u unindexed, err error) {
 
 // findUnindexed looks for the messages of a Mecha in [from, to) that the index may
 // lack. With pending, it may leave out all but received messages that are pending.
-func findUnindexed(x *rx, id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
+func findUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
 	if id == 0 {
 		return unindexed{none: true}, nil
 	}
@@ -108,49 +109,49 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 
 // index indexes a message: a server late, another process at once, because the server's late
 // index would not have its message.
-func (room *mailbox) index(t *tx, m names.Message) error {
-	if t.w.opts.Serve {
+func (room *mailbox) index(t *engine.Tx, m names.Message) error {
+	if t.Store.Opts.Serve {
 		t.Late.Expect(m)
 		return nil
 	}
-	return t.Late.InsertOne(t.c, m)
+	return t.Late.InsertOne(t.C, m)
 }
 
 // unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
 // mailboxes go later (unlist_sql.go).
-func (room *mailbox) unindex(t *tx, m names.Message) error {
+func (room *mailbox) unindex(t *engine.Tx, m names.Message) error {
 	if m.Conversation != 0 {
-		if err := t.c.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.Conversation, int64(m.At)); err != nil {
+		if err := t.C.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.Conversation, int64(m.At)); err != nil {
 			return err
 		}
 	}
 	if m.Question == 0 {
 		return nil
 	}
-	return t.c.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.Question), int64(m.At))
+	return t.C.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.Question), int64(m.At))
 }
 
 // markDone moves a message's row to those that are not pending. A message that is not
 // indexed yet needs nothing: its row will have the message's state of that time.
-func (room *mailbox) markDone(t *tx, m *relay.Message) error {
+func (room *mailbox) markDone(t *engine.Tx, m *relay.Message) error {
 	r := names.Row{Of: int64(m.Recipient), At: m.Position}
 	room.settled = append(room.settled, r)
 	if t.Late.Collects(names.InPending, r) {
 		return nil
 	}
-	return t.c.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
+	return t.C.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
 }
 
 // startIndex reads the messages after the watermark, which a killed server has not indexed,
 // or only some of them.
 func (room *mailbox) startIndex() error {
 	w := room.w
-	after, err := indexedUpto(&rx{c: w.c, Lookups: w.Lookups})
+	after, err := indexedUpto(&engine.Rx{C: w.C, Lookups: w.Lookups})
 	if err != nil {
 		return err
 	}
 	return w.Lookups.Late.Start(after, func(add func(names.Message)) error {
-		r := w.c.Query(`SELECT position, recipient, sender, coalesce(conversation, 0), coalesce(in_reply_to, 0), open
+		r := w.C.Query(`SELECT position, recipient, sender, coalesce(conversation, 0), coalesce(in_reply_to, 0), open
 			FROM message WHERE position > ? ORDER BY position`, int64(after))
 		for r.Next() {
 			add(names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(4)), Done: r.Int(5) == 0})

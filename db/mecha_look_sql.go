@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -36,14 +37,14 @@ func (i Console) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	err = i.point(context.Background(), func(x *rx) error {
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		var late overview // the newest messages
 		if err := late.readUnindexed(x, 0); err != nil {
 			return err
 		}
 		var sent []relay.Position
-		r := x.c.Query(pageOfMechas,
-			x.now.UnixMilli(), strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
+		r := x.C.Query(pageOfMechas,
+			x.Now.UnixMilli(), strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
 		for r.Next() {
 			if more = len(list) == q.Limit; more {
 				break
@@ -72,7 +73,7 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, e
 	if err != nil {
 		return s, err
 	}
-	err = i.point(context.Background(), func(x *rx) error {
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, err := entries(x, false, "WHERE m.id = ?", int64(id))
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, e
 			return err
 		}
 		s.Listed.LastSeen = s.Box.LastSeen
-		_, err = x.c.Row(func(r *sqlite.Rows) { s.RemovedAt, s.HasProfile = relay.UnixMilli(r.Int(0)), r.Int(1) != 0 },
+		_, err = x.C.Row(func(r *sqlite.Rows) { s.RemovedAt, s.HasProfile = relay.UnixMilli(r.Int(0)), r.Int(1) != 0 },
 			"SELECT removed_at, EXISTS (SELECT 1 FROM profile WHERE mecha = id) FROM mecha WHERE id = ?", int64(id))
 		if err != nil {
 			return err
@@ -100,19 +101,19 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, e
 }
 
 // pendingAges counts a Mecha's pending messages by inspect.PendingAges.
-func pendingAges(x *rx, id relay.MechaNumber) (ages []int, err error) {
+func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 	end := int64(math.MaxInt64)
 	for n := range len(inspect.PendingAges) + 1 {
 		begin := relay.Position(0)
 		if n < len(inspect.PendingAges) {
-			begin = relay.PositionAt(x.now.Add(-inspect.PendingAges[n]))
+			begin = relay.PositionAt(x.Now.Add(-inspect.PendingAges[n]))
 		}
 		pending, args, err := pending(x, id, begin, inspect.MostCounted+1)
 		if err != nil {
 			return nil, err
 		}
-		rows, err := x.c.Number("SELECT count(*) FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position AND m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) WHERE p.position < ?",
-			append(args, x.now.UnixMilli(), end)...)
+		rows, err := x.C.Number("SELECT count(*) FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position AND m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) WHERE p.position < ?",
+			append(args, x.Now.UnixMilli(), end)...)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +128,8 @@ const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT 
 		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until, a.message LIMIT ?`
 
 // leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
-func leases(x *rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
-	r := x.c.Query(mechaLeases,
+func leases(x *engine.Rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
+	r := x.C.Query(mechaLeases,
 		int64(id), int64(leasesRead), int64(leasesShown+1))
 	for r.Next() {
 		if more = len(list) == leasesShown; more {
@@ -144,7 +145,7 @@ func leases(x *rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err e
 // given length. It looks at a bounded number of its newest messages.
 func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h inspect.MechaHour, err error) {
 	h = inspect.MechaHour{From: since}
-	err = i.point(context.Background(), func(x *rx) error {
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		for _, side := range []struct {
 			of relay.Direction
 			to *map[int64]int
@@ -155,7 +156,7 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 				return err
 			}
 			rows, first := 0, relay.Position(0)
-			r := x.c.Query("SELECT (position >> 12) / ?, count(*), min(position) FROM ("+positions+") GROUP BY 1 ORDER BY 1", append([]any{span.Milliseconds()}, args...)...)
+			r := x.C.Query("SELECT (position >> 12) / ?, count(*), min(position) FROM ("+positions+") GROUP BY 1 ORDER BY 1", append([]any{span.Milliseconds()}, args...)...)
 			for r.Next() {
 				if first == 0 {
 					first = relay.Position(r.Int(2))
@@ -176,7 +177,7 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 }
 
 // newestOf gives a query of the positions of the newest messages of a Mecha.
-func newestOf(x *rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
+func newestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
 	u, err := findUnindexed(x, id, from, math.MaxInt64, false)
 	if err != nil {
 		return "", nil, err
@@ -187,14 +188,14 @@ func newestOf(x *rx, id relay.MechaNumber, of relay.Direction, from relay.Positi
 }
 
 // acksOf counts the acknowledgements of the newest messages that a Mecha received.
-func acksOf(x *rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
+func acksOf(x *engine.Rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
 	positions, args, err := newestOf(x, id, relay.In, 0, ackRows)
 	if err != nil {
 		return err
 	}
 	h.Acked = map[int64]int{}
 	last := int64(0)
-	r := x.c.Query("SELECT m.acknowledged_at / ?, count(m.acknowledged_at), max(m.ack) FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position WHERE m.ack IS NOT NULL GROUP BY 1",
+	r := x.C.Query("SELECT m.acknowledged_at / ?, count(m.acknowledged_at), max(m.ack) FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position WHERE m.ack IS NOT NULL GROUP BY 1",
 		append([]any{span.Milliseconds()}, args...)...)
 	for r.Next() {
 		if last = max(last, r.Int(2)); !r.Null(0) && r.Int(0) >= since.UnixMilli()/span.Milliseconds() {
@@ -208,7 +209,7 @@ func acksOf(x *rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, 
 	if err != nil {
 		return err
 	}
-	of, err := x.c.Number("SELECT message FROM receipt WHERE position = ?", last)
+	of, err := x.C.Number("SELECT message FROM receipt WHERE position = ?", last)
 	h.LastAck, h.Acking = &step, x.IDs.Message(relay.Position(of))
 	return err
 }
@@ -230,9 +231,9 @@ func (i Console) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspec
 	after := q.After
 	for looked := 0; looked < profileMost; looked += profileRows {
 		rows, full := 0, false
-		err := i.scan(ctx, func(x *rx) error {
+		err := i.Scan(ctx, func(x *engine.Rx) error {
 			var found []relay.MechaNumber
-			r := x.c.Query(profilesAfter(where),
+			r := x.C.Query(profilesAfter(where),
 				append(words, string(after), int64(profileRows))...)
 			for ; r.Next(); rows++ {
 				if r.Int(2) == 0 && len(p.List)+len(found) == q.Limit {
@@ -268,10 +269,10 @@ func (i Console) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspec
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
 func (i Console) Listed(ids []relay.MechaNumber) ([]inspect.Listed, error) {
-	return see(i.Inspector, func(x *rx) ([]inspect.Listed, error) { return listed(x, ids) })
+	return see(i.Inspector, func(x *engine.Rx) ([]inspect.Listed, error) { return listed(x, ids) })
 }
 
-func listed(x *rx, ids []relay.MechaNumber) (all []inspect.Listed, err error) {
+func listed(x *engine.Rx, ids []relay.MechaNumber) (all []inspect.Listed, err error) {
 	var late overview // the newest messages
 	if err := late.readUnindexed(x, 0); err != nil {
 		return nil, err

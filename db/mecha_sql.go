@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
 // recipient finds the Mecha with an address. Error: RecipientNotFound.
-func (d *directory) recipient(t *tx, a relay.Address) (relay.MechaNumber, error) {
+func (d *directory) recipient(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
 	id, err := d.dictionary.mecha(t, a)
 	if err == nil && id == 0 {
 		err = relay.Errorf(relay.RecipientNotFound, "no Mecha %s is registered here", a)
@@ -32,11 +33,11 @@ func (d *directory) suggest(err error, a relay.Address, caller relay.KeyNumber) 
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
 		return err
 	}
-	t := d.w.readers.Scan(d.keys.mechaOf(caller))
+	t := d.w.Readers.Scan(d.keys.mechaOf(caller))
 	t.Most = 1
-	_ = d.w.readIn(context.Background(), t, func(x *rx) error {
+	_ = d.w.ReadIn(context.Background(), t, func(x *engine.Rx) error {
 		var viewer relay.Address
-		_, err := x.c.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },
+		_, err := x.C.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },
 			"SELECT address FROM mecha_key k JOIN mecha m ON m.id = k.mecha WHERE k.id = ?", int64(caller))
 		if err == nil {
 			e.DidYouMean, e.Looked, err = closeAddresses(x, a, viewer)
@@ -58,7 +59,7 @@ const (
 // closeAddresses gives up to three registered addresses that are similar to a, the most
 // similar first: they begin as a does, and differ in few letters. looked is how many
 // addresses were compared.
-func closeAddresses(x *rx, a, viewer relay.Address) (out []relay.Address, looked int, err error) {
+func closeAddresses(x *engine.Rx, a, viewer relay.Address) (out []relay.Address, looked int, err error) {
 	type candidate struct {
 		address relay.Address
 		edits   int
@@ -66,7 +67,7 @@ func closeAddresses(x *rx, a, viewer relay.Address) (out []relay.Address, looked
 	var found []candidate
 	seen, wanted := map[relay.Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
-		r := x.c.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
+		r := x.C.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
 			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", relay.Unlisted.Number(), int64(suggestScan))
 		for r.Next() {
 			looked++
@@ -125,11 +126,11 @@ func edits(a, b string) int {
 
 // register gives the number of a Mecha, and makes the Mecha if it is new or was removed.
 // Error: InvalidAddress, if the address differs from a registered one only in letter case.
-func (d *directory) register(t *tx, a relay.Address, at time.Time) (relay.MechaNumber, error) {
+func (d *directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay.MechaNumber, error) {
 	var id int64
 	var known relay.Address
 	removed := false
-	found, err := t.c.Row(func(r *sqlite.Rows) { id, known, removed = r.Int(0), relay.Address(r.Text(1)), !r.Null(2) },
+	found, err := t.C.Row(func(r *sqlite.Rows) { id, known, removed = r.Int(0), relay.Address(r.Text(1)), !r.Null(2) },
 		"SELECT id, address, removed_at FROM mecha WHERE address = ?", string(a))
 	switch {
 	case err != nil:
@@ -142,7 +143,7 @@ func (d *directory) register(t *tx, a relay.Address, at time.Time) (relay.MechaN
 		d.dictionary.mechas[a] = id
 		return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
 	}
-	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
+	_, err = t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
 	if err != nil {
 		return 0, err
@@ -154,8 +155,8 @@ func (d *directory) register(t *tx, a relay.Address, at time.Time) (relay.MechaN
 // directory is the room of Mechas, their keys and their profiles. The writer decides by what it
 // has here, which is what the file has, with the changes of the present transaction.
 type directory struct {
-	quiet
-	w          *writer
+	engine.Quiet
+	w          *engine.Store
 	dictionary *dictionary
 	learning   *learning
 	replays    *replays
@@ -171,14 +172,14 @@ type directory struct {
 	entries  *cache.Cache[relay.MechaNumber, relay.Entry] // read lately, without cards
 }
 
-func newDirectory(w *writer) *directory {
+func newDirectory(w *engine.Store) *directory {
 	d := &directory{w: w, keys: newKeyCache(),
 		callers: cache.New[relay.KeyNumber, *relay.Key](maxCallers), accepts: cache.New[relay.MechaNumber, relay.AcceptFrom](maxAccepts),
 		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](names.CacheBytes)}
 	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
-	w.mechaOf = d.keys.mechaOf
-	w.listeners.add(keysChanged, d.keys.byHash.Forget)
-	w.listeners.add(entriesChanged, d.crewOnly.Forget)
+	w.MechaOf = d.keys.mechaOf
+	w.Listeners.Add(engine.KeysChanged, d.keys.byHash.Forget)
+	w.Listeners.Add(engine.EntriesChanged, d.crewOnly.Forget)
 	return d
 }
 
@@ -192,7 +193,7 @@ func (d *directory) Do(now time.Time)       { d.keyUse.Do(now) }
 func (d *directory) Flush()                 { d.keyUse.flush() }
 
 // useNonce writes nothing itself: the entry of the log keeps the nonce.
-func (d *directory) useNonce(t *tx, u *relay.UseNonce) (none, error) {
+func (d *directory) useNonce(t *engine.Tx, u *relay.UseNonce) (engine.None, error) {
 	_, err := d.caller(t, u.Key)
-	return none{}, err
+	return engine.None{}, err
 }

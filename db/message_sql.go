@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -17,7 +18,7 @@ const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.pr
 const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 
 // readMessage makes the record of the present row.
-func readMessage(x *rx, r *sqlite.Rows) (*relay.Message, error) {
+func readMessage(x *engine.Rx, r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
 		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), State: relay.State(r.Int(3)),
 		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
@@ -28,7 +29,7 @@ func readMessage(x *rx, r *sqlite.Rows) (*relay.Message, error) {
 	}
 	copy(m.PayloadSHA256[:], r.Blob(12))
 	m.ID, m.CreatedAt = x.IDs.Message(m.Position), m.Position.Time()
-	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
+	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.Now) {
 		m.State = relay.Expired
 	}
 	readSent(x, r, m)
@@ -42,13 +43,13 @@ func readMessage(x *rx, r *sqlite.Rows) (*relay.Message, error) {
 }
 
 // readSent sets the fields that few senders use.
-func readSent(x *rx, r *sqlite.Rows, m *relay.Message) {
+func readSent(x *engine.Rx, r *sqlite.Rows, m *relay.Message) {
 	if p := r.Int(19); p != 0 {
 		m.InReplyTo = x.IDs.Message(relay.Position(p))
 	}
 	if by := r.Int(20); by != 0 {
 		m.AckBy = relay.UnixMilli(by)
-		m.Overdue = m.State.Pending() && !m.AckBy.After(x.now)
+		m.Overdue = m.State.Pending() && !m.AckBy.After(x.Now)
 	}
 	if !r.Null(21) {
 		m.Trace = relay.Trace{Parent: r.Text(21), State: r.Text(22)}
@@ -56,29 +57,29 @@ func readSent(x *rx, r *sqlite.Rows, m *relay.Message) {
 }
 
 // readNames sets the strings for which the row has numbers.
-func readNames(x *rx, r *sqlite.Rows, m *relay.Message) error {
+func readNames(x *engine.Rx, r *sqlite.Rows, m *relay.Message) error {
 	for _, w := range [...]struct {
 		to *string
 		id int64
 	}{{&m.Type, r.Int(4)}, {&m.Priority, r.Int(5)}, {&m.Version, r.Int(6)}} {
-		text, err := word(x, w.id)
+		text, err := engine.Word(x, w.id)
 		if err != nil {
 			return err
 		}
 		*w.to = text
 	}
 	if m.Ack != nil {
-		text, err := word(x, r.Int(16))
+		text, err := engine.Word(x, r.Int(16))
 		if err != nil {
 			return err
 		}
 		m.Ack.Status = text
 	}
 	var err error
-	if m.From, err = address(x, int64(m.Sender)); err != nil {
+	if m.From, err = engine.Address(x, int64(m.Sender)); err != nil {
 		return err
 	}
-	if m.To, err = address(x, int64(m.Recipient)); err != nil {
+	if m.To, err = engine.Address(x, int64(m.Recipient)); err != nil {
 		return err
 	}
 	m.Conversation, err = conversationID(x, r.Int(7), m.Position)
@@ -87,20 +88,20 @@ func readNames(x *rx, r *sqlite.Rows, m *relay.Message) error {
 
 // conversationID gives the id of the conversation of the message at p. number is the
 // column message.conversation.
-func conversationID(x *rx, number int64, p relay.Position) (relay.ConversationID, error) {
+func conversationID(x *engine.Rx, number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
 	case number == 0:
 		return x.IDs.Conversation(p), nil
 	case number > 0:
 		return x.IDs.Conversation(relay.Position(number)), nil
 	}
-	label, err := word(x, -number)
+	label, err := engine.Word(x, -number)
 	return relay.ConversationID(label), err
 }
 
 // message reads the record at a position; nil if there is none.
-func messageAt(x *rx, p relay.Position) (*relay.Message, error) {
-	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
+func messageAt(x *engine.Rx, p relay.Position) (*relay.Message, error) {
+	r := x.C.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message
 	var err error
 	if r.Next() {
@@ -113,7 +114,7 @@ func messageAt(x *rx, p relay.Position) (*relay.Message, error) {
 }
 
 // messageByID reads the record with an id. Error: MessageNotFound.
-func messageByID(x *rx, id relay.MessageID) (*relay.Message, error) {
+func messageByID(x *engine.Rx, id relay.MessageID) (*relay.Message, error) {
 	if p, ok := x.IDs.MessagePosition(id); ok {
 		if m, err := messageAt(x, p); m != nil || err != nil {
 			return m, err
@@ -124,8 +125,8 @@ func messageByID(x *rx, id relay.MessageID) (*relay.Message, error) {
 
 // messages is the room that reads messages: one by its id, histories, streams and receipts.
 type messages struct {
-	quiet
-	w *writer
+	engine.Quiet
+	w *engine.Store
 }
 
 func errNoMessage(id relay.MessageID) error {
@@ -136,7 +137,7 @@ func errNoMessage(id relay.MessageID) error {
 type right func(*relay.Message) error
 
 // messageFor is messageByID for somebody with a right.
-func messageFor(x *rx, id relay.MessageID, may right) (*relay.Message, error) {
+func messageFor(x *engine.Rx, id relay.MessageID, may right) (*relay.Message, error) {
 	m, err := messageByID(x, id)
 	if err == nil && may != nil {
 		err = may(m)
@@ -146,7 +147,7 @@ func messageFor(x *rx, id relay.MessageID, may right) (*relay.Message, error) {
 
 // payloadFor reads the exact bytes of the message with an id, for somebody with a right.
 // Error: MessageNotFound.
-func payloadFor(x *rx, id relay.MessageID, may right) ([]byte, error) {
+func payloadFor(x *engine.Rx, id relay.MessageID, may right) ([]byte, error) {
 	m, err := messageFor(x, id, may)
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func payloadFor(x *rx, id relay.MessageID, may right) ([]byte, error) {
 }
 
 // payload reads the exact bytes of the message at a position, which must exist.
-func payload(x *rx, p relay.Position) ([]byte, error) {
+func payload(x *engine.Rx, p relay.Position) ([]byte, error) {
 	body, kept, err := keptPayload(x, p)
 	if err == nil && !kept {
 		err = errNoPayload(p)
@@ -165,12 +166,12 @@ func payload(x *rx, p relay.Position) ([]byte, error) {
 
 // keptPayload is payload for a message that an earlier transaction read. kept is false if
 // the message has been removed since.
-func keptPayload(x *rx, p relay.Position) (body []byte, kept bool, err error) {
-	kept, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+func keptPayload(x *engine.Rx, p relay.Position) (body []byte, kept bool, err error) {
+	kept, err = x.C.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
 	if kept || err != nil {
 		return body, kept, err
 	}
-	there, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
+	there, err := x.C.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 	if there && err == nil {
 		err = errNoPayload(p)
 	}
@@ -184,10 +185,10 @@ func errNoPayload(p relay.Position) error {
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound, NotCurrent.
 func (m *messages) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (*relay.Message, error) {
-	if err := m.w.awaitMessage(ctx, id); err != nil {
+	if err := m.w.AwaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
-	return get(ctx, m.w.as(caller).point, func(x *rx) (*relay.Message, error) { return messageFor(x, id, asParty(caller)) })
+	return engine.Get(ctx, m.w.As(caller).Point, func(x *engine.Rx) (*relay.Message, error) { return messageFor(x, id, asParty(caller)) })
 }
 
 // asParty is the right of a Mecha to the messages that it has sent or received.
@@ -203,7 +204,7 @@ func asParty(caller relay.MechaNumber) right {
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound, NotCurrent.
 func (room *messages) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) ([]byte, error) {
-	if err := room.w.awaitMessage(ctx, id); err != nil {
+	if err := room.w.AwaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
 	asRecipient := func(m *relay.Message) error {
@@ -212,7 +213,7 @@ func (room *messages) Payload(ctx context.Context, caller relay.MechaNumber, id 
 		}
 		return nil
 	}
-	return get(ctx, room.w.as(caller).point, func(x *rx) ([]byte, error) { return payloadFor(x, id, asRecipient) })
+	return engine.Get(ctx, room.w.As(caller).Point, func(x *engine.Rx) ([]byte, error) { return payloadFor(x, id, asRecipient) })
 }
 
 func errRecipientOnly(what string) error {
@@ -224,7 +225,7 @@ func errRecipientOnly(what string) error {
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
 func (m *messages) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
-	err = m.w.as(sender).point(ctx, func(x *rx) error {
+	err = m.w.As(sender).Point(ctx, func(x *engine.Rx) error {
 		s, known, err = idempotent(x, sender, key, now)
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -30,8 +31,8 @@ func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 		return label, sender
 	}
 	read := func(fails error) error {
-		return d.wait(chored(func(t *tx) error {
-			if m, err := messageByID(&t.rx, sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
+		return d.wait(chored(func(t *engine.Tx) error {
+			if m, err := messageByID(&t.Rx, sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
 				return errors.Join(fmt.Errorf("%+v", m), err)
 			}
 			return fails

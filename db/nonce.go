@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/relay"
 	"relay/db/ring"
@@ -93,7 +94,7 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 		n.forget(s, now, elapsed)
 	}
 	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.clock) || n.wasRestored(h, now) {
-		return errNonceReused()
+		return engine.ErrNonceReused()
 	}
 	if n.bounded && n.count.Load() >= n.max || errors.Is(n.keep(h, now, until), ring.ErrFull) {
 		e := relay.Errorf(relay.Overloaded, "too many nonces to remember (see --max-nonces)")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/ring"
@@ -26,10 +27,10 @@ const (
 // replays is the room of used nonces: it packs those of writes. It has the page that is not
 // written yet.
 type replays struct {
-	quiet
+	engine.Quiet
 	limit  int64         // remembered nonces; 0: no limit
 	skew   time.Duration // how far the timestamp of a request may be off
-	w      *writer
+	w      *engine.Store
 	used   *Nonces        // in memory, and in the ring beside the file
 	after  relay.Position // the page has the nonces of all committed writes after this position
 	nonces []byte         // 8 bytes each
@@ -47,8 +48,8 @@ type replays struct {
 // earlier commits.
 // newReplays makes the room. passed is for tests: the time that has passed, for which the clock
 // is not used; nil: the clock's.
-func newReplays(w *writer, limit int64, skew time.Duration, passed func() time.Duration) *replays {
-	used := newNonces(limit, w.opts.Now())
+func newReplays(w *engine.Store, limit int64, skew time.Duration, passed func() time.Duration) *replays {
+	used := newNonces(limit, w.Opts.Now())
 	if passed != nil {
 		began := passed()
 		used.elapsed = func(time.Time) time.Duration { return passed() - began }
@@ -56,27 +57,27 @@ func newReplays(w *writer, limit int64, skew time.Duration, passed func() time.D
 	return &replays{w: w, limit: limit, skew: skew, used: used}
 }
 
-func (p *replays) Begin(*tx) { p.brought = p.brought[:0] }
+func (p *replays) Begin(*engine.Tx) { p.brought = p.brought[:0] }
 
-func (p *replays) Applied(_ *tx, j job) {
-	if n := p.w.table.nonceOf(j); n != 0 {
+func (p *replays) Applied(_ *engine.Tx, j engine.Job) {
+	if n := p.w.Table.NonceOf(j); n != 0 {
 		p.brought = append(p.brought, n)
 	}
 }
 
-func (p *replays) Board(t *tx) error {
-	if !p.w.opts.Serve {
+func (p *replays) Board(t *engine.Tx) error {
+	if !p.w.Opts.Serve {
 		return nil // only a server takes requests with nonces
 	}
-	now := p.w.opts.Now()
+	now := p.w.Opts.Now()
 	if p.open {
-		p.restart(max(p.tried, p.w.last))
+		p.restart(max(p.tried, p.w.Last))
 	}
 	if len(p.nonces) >= 8*fullNoncePage || len(p.nonces) > 0 && now.Sub(p.began) > oldNoncePage {
 		if err := p.write(t, now); err != nil {
 			return err
 		}
-		p.restart(p.w.last)
+		p.restart(p.w.Last)
 	}
 	if len(p.nonces) == 0 {
 		p.began = now
@@ -84,11 +85,11 @@ func (p *replays) Board(t *tx) error {
 	for _, n := range p.brought {
 		p.nonces = binary.LittleEndian.AppendUint64(p.nonces, uint64(n))
 	}
-	p.open, p.tried = true, t.last
+	p.open, p.tried = true, t.Last
 	return nil
 }
 
-func (p *replays) Arrived(*tx) { p.open = false }
+func (p *replays) Arrived(*engine.Tx) { p.open = false }
 
 // restart begins an empty page.
 func (p *replays) restart(after relay.Position) {
@@ -96,15 +97,15 @@ func (p *replays) restart(after relay.Position) {
 }
 
 // write writes the page and deletes pages that are too old to be of use.
-func (p *replays) write(t *tx, now time.Time) error {
-	last := p.w.last
+func (p *replays) write(t *engine.Tx, now time.Time) error {
+	last := p.w.Last
 	if len(p.nonces) < 8*fewNonces || last <= p.after { // too few, or of writes that changed nothing and so have no position
 		return nil
 	}
-	if err := t.c.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
+	if err := t.C.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
 		return err
 	}
-	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
+	return t.C.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
 const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
@@ -113,7 +114,7 @@ const maxRestored = 4_000_000 // the most nonces that are read from pages, and a
 // some, restore also reads the nonces of the committed writes.
 func (p *replays) restore(now time.Time) error {
 	nonces := p.used
-	p.restart(p.w.last)
+	p.restart(p.w.Last)
 	found := &foundNonces{}
 	if err := p.openRing(nonces, found); err != nil {
 		return err
@@ -139,20 +140,20 @@ func (p *replays) openRing(nonces *Nonces, found *foundNonces) error {
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(p.w.path)
+	real, err := filepath.EvalSymlinks(p.w.Path)
 	if err != nil {
 		return err
 	}
 	nonces.ring, nonces.past, err = ring.Open(real+ring.Suffix, ring.Options{
 		Store: uint64(p.w.IDs.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
-		Skew: p.skew, Most: 2 * p.limit, Logger: p.w.opts.Logger,
+		Skew: p.skew, Most: 2 * p.limit, Logger: p.w.Opts.Logger,
 		Found: found.addSegment,
 	})
 	if err != nil {
-		p.w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
+		p.w.Opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
 	}
 	if !nonces.past.Whole {
-		p.w.opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
+		p.w.Opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
 	}
 	return nil
 }
@@ -162,24 +163,24 @@ func (p *replays) openRing(nonces *Nonces, found *foundNonces) error {
 // both are the mark that the file has.
 func (p *replays) markStart() (last, this ring.Mark, unused bool, err error) {
 	var text []byte
-	known, err := p.w.c.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
+	known, err := p.w.C.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
 	if err != nil {
 		return last, this, false, err
 	}
 	copy(last[:], text)
-	if p.w.cramped {
+	if p.w.Cramped {
 		return last, last, false, nil
 	}
 	unused = known && len(text) == 0
 	rand.Read(this[:]) // never fails (crypto/rand)
-	if err = p.w.c.BeginWrite(); err != nil {
+	if err = p.w.C.BeginWrite(); err != nil {
 		return last, this, unused, err
 	}
-	if err = p.w.c.Exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('start', ?)", this[:]); err == nil {
-		err = p.w.c.Commit()
+	if err = p.w.C.Exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('start', ?)", this[:]); err == nil {
+		err = p.w.C.Commit()
 	}
 	if err != nil {
-		p.w.c.Rollback()
+		p.w.C.Rollback()
 	}
 	if err != nil && sqlite.IsDiskFull(err) && !unused {
 		return last, last, false, nil
@@ -191,7 +192,7 @@ func (p *replays) markStart() (last, this ring.Mark, unused bool, err error) {
 // newest first.
 func (p *replays) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
 	// Count back from the last commit. The clock may be ahead now, and be set right later.
-	if last := p.w.last.Time(); last.Before(now) {
+	if last := p.w.Last.Time(); last.Before(now) {
 		now = last
 	}
 	from := relay.PositionAt(now.Add(-window))
@@ -237,8 +238,8 @@ type nonceRange struct{ after, upto relay.Position }
 // readNoncePages reads the pages from a position on, and returns the ranges that they
 // do not cover.
 func (p *replays) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
-	upto, most := p.w.last, found.count+maxRestored
-	r := p.w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
+	upto, most := p.w.Last, found.count+maxRestored
+	r := p.w.C.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
 	for found.count < most && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
@@ -261,7 +262,7 @@ func (p *replays) readNoncePages(found *writeNonces, from relay.Position) (gaps 
 func (p *replays) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
-		r := p.w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
+		r := p.w.C.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.Next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))
@@ -280,7 +281,7 @@ func (p *replays) readNonceRows(found *writeNonces, gap nonceRange, most int, ta
 // for concurrent use.
 func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
 	h := relay.NonceHash(p.w.IDs.Hash('n', int64(k.Number), []byte(nonce)) | 1)
-	return h, p.used.Claim(h, p.w.opts.Now(), timestamp.Add(p.skew))
+	return h, p.used.Claim(h, p.w.Opts.Now(), timestamp.Add(p.skew))
 }
 
 // EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/ring"
@@ -34,7 +35,7 @@ func (u *used) send(t *testing.T, d *DB, n int) {
 		all.Go(func() {
 			for i := u.count + w; i < u.count+n; i += 64 {
 				hash, err := d.Claim(u.key, u.nonce(i), u.stamp)
-				m := &relay.SendMessage{At: d.w.opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
+				m := &relay.SendMessage{At: d.w.Opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
 				if err == nil {
 					err = m.Validate()
 				}
@@ -131,7 +132,7 @@ func mustServeHere(t *testing.T) (*serving, *used) {
 func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
-	u.send(t, s.DB, 2*fullNoncePage+maxBatch+3*fewNonces) // two pages, and some that are in none
+	u.send(t, s.DB, 2*fullNoncePage+engine.MaxBatch+3*fewNonces) // two pages, and some that are in none
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
 	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 2 {
@@ -149,7 +150,7 @@ func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"max", "min"} {
 		s, u := mustServeHere(t)
-		u.send(t, s.DB, 2*fullNoncePage+maxBatch+1)
+		u.send(t, s.DB, 2*fullNoncePage+engine.MaxBatch+1)
 		if s.byHand(t, "DELETE FROM nonce_page WHERE position = (SELECT "+gone+"(position) FROM nonce_page) RETURNING 1") != 1 {
 			t.Fatal("there was no page")
 		}
@@ -161,9 +162,9 @@ func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 // failedCommit is a chore that leaves the nonces as a failed COMMIT does.
 type failedCommit struct{ *replays }
 
-func (failedCommit) size() int { return 0 }
-func (f failedCommit) apply(t *tx) error {
-	f.open, f.tried = true, t.last
+func (failedCommit) Size() int { return 0 }
+func (f failedCommit) Apply(t *engine.Tx) error {
+	f.open, f.tried = true, t.Last
 	return nil
 }
 
@@ -178,7 +179,7 @@ func TestNoPageCoversATransactionThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.send(t, s.DB, fullNoncePage+maxBatch+1)
+	u.send(t, s.DB, fullNoncePage+engine.MaxBatch+1)
 	if n := s.byHand(t, fmt.Sprintf("SELECT count(*) FROM nonce_page WHERE after < %d", before)); n != 0 {
 		t.Error("a page covers it")
 	}
@@ -202,7 +203,7 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 	// The page is deleted when none of its nonces could be replayed.
 	s.advance(2 * nonceKept)
 	s.open(t)
-	u.send(t, s.DB, fullNoncePage+maxBatch+1)
+	u.send(t, s.DB, fullNoncePage+engine.MaxBatch+1)
 	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 1 {
 		t.Errorf("%d pages", pages)
 	}
@@ -281,7 +282,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
-	u.send(t, s.DB, fullNoncePage+maxBatch+10)
+	u.send(t, s.DB, fullNoncePage+engine.MaxBatch+10)
 	s.advance(time.Minute)
 	late := &used{key: u.key, count: u.count, stamp: s.now()}
 	late.send(t, s.DB, 1)
@@ -325,7 +326,7 @@ func TestNonces(t *testing.T) {
 // The next start does not, though its running time is still that of the start before.
 func TestOnlyAStartThatMayLackNoncesSaysSo(t *testing.T) {
 	d, c := openSetClock(t)
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

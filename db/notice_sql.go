@@ -1,12 +1,13 @@
 package db
 
 import (
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // tell adds a receipt to a message that changes nothing: the relay itself has something to
 // tell the sender.
-func (room *progress) tell(t *tx, m *relay.Message, what relay.Notice, p relay.Position) error {
+func (room *progress) tell(t *engine.Tx, m *relay.Message, what relay.Notice, p relay.Position) error {
 	if err := room.addNotice(t, m, receipt{at: p, notice: what}); err != nil {
 		return err
 	}
@@ -15,10 +16,10 @@ func (room *progress) tell(t *tx, m *relay.Message, what relay.Notice, p relay.P
 }
 
 // addNotice adds a receipt that changes no state to the chain of a message.
-func (p *progress) addNotice(t *tx, m *relay.Message, r receipt) error {
+func (p *progress) addNotice(t *engine.Tx, m *relay.Message, r receipt) error {
 	r.state = m.State
 	if r.state == relay.Expired { // message may have set it, before the write that expires it
-		stored, err := t.c.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
+		stored, err := t.C.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
 		if err != nil {
 			return err
 		}
@@ -27,27 +28,27 @@ func (p *progress) addNotice(t *tx, m *relay.Message, r receipt) error {
 	if _, err := p.addReceipt(t, m, r); err != nil {
 		return err
 	}
-	return t.c.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(r.at), int64(m.Position))
+	return t.C.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(r.at), int64(m.Position))
 }
 
 const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL`
 
 // noteOverdue tells the senders of up to dueAtOnce pending messages that their AckBy has
 // come.
-func (p *progress) noteOverdue(t *tx, o *relay.NoteOverdue) (nextDue, error) {
+func (p *progress) noteOverdue(t *engine.Tx, o *relay.NoteOverdue) (nextDue, error) {
 	due, next, err := p.dueMessages(t, o.At, `SELECT position, ack_by FROM message INDEXED BY message_ack_by
 		WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL ORDER BY ack_by, position LIMIT ?`)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range due {
-		if err := t.c.Exec("UPDATE message SET overdue = 1 WHERE position = ?", int64(m.Position)); err != nil {
+		if err := t.C.Exec("UPDATE message SET overdue = 1 WHERE position = ?", int64(m.Position)); err != nil {
 			return 0, err
 		}
 		if m.State == relay.Expired { // its receipt tells the sender more
 			continue
 		}
-		if err := p.tell(t, m, relay.NoticeOverdue, t.position(o.At)); err != nil {
+		if err := p.tell(t, m, relay.NoticeOverdue, t.Position(o.At)); err != nil {
 			return 0, err
 		}
 	}

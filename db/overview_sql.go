@@ -8,6 +8,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -38,21 +39,21 @@ type Console struct{ *Inspector }
 // The boxes are in no order.
 func (i Console) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
-	view := func(f func(*rx) error) error {
+	view := func(f func(*engine.Rx) error) error {
 		if time.Since(began) < overviewHaste && ctx.Err() == nil {
-			return i.point(ctx, f)
+			return i.Point(ctx, f)
 		}
-		return i.scan(ctx, f)
+		return i.Scan(ctx, f)
 	}
-	err = view(func(x *rx) error {
-		n, err := x.c.Number("SELECT count(*) FROM mecha WHERE removed_at IS NULL")
+	err = view(func(x *engine.Rx) error {
+		n, err := x.C.Number("SELECT count(*) FROM mecha WHERE removed_at IS NULL")
 		if o.Mechas = int(n); err != nil {
 			return err
 		}
 		return v.readUnindexed(x, 0)
 	})
 	for from, more := int64(0), true; more && err == nil; {
-		err = view(func(x *rx) (err error) {
+		err = view(func(x *engine.Rx) (err error) {
 			from, more, err = v.findWaiting(x, from)
 			return err
 		})
@@ -64,7 +65,7 @@ func (i Console) Overview(ctx context.Context, late time.Time) (o inspect.Overvi
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), inspect.MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
-		err := view(func(x *rx) error {
+		err := view(func(x *engine.Rx) error {
 			for began := time.Now(); len(v.waiting) > 0 && time.Since(began) < overviewView; v.waiting = v.waiting[1:] {
 				b, err := v.box(x, v.waiting[0])
 				if err != nil {
@@ -115,13 +116,13 @@ const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sende
 
 // readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
 // no index has them.
-func (v *overview) readUnindexed(x *rx, id int64) (err error) {
+func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 	if v.upto, err = indexedUpto(x); err != nil {
 		return err
 	}
 	v.unindexed, v.sent = map[int64][]waitingMessage{}, map[int64]relay.Position{}
 	rows := 0
-	r := x.c.Query(unindexedWaiting, x.now.UnixMilli(), int64(v.upto), id, int64(overviewLate))
+	r := x.C.Query(unindexedWaiting, x.Now.UnixMilli(), int64(v.upto), id, int64(overviewLate))
 	for ; r.Next(); rows++ {
 		if to := r.Int(5); r.Int(6) != 0 {
 			v.unindexed[to] = append(v.unindexed[to], readWaiting(r))
@@ -136,10 +137,10 @@ func (v *overview) readUnindexed(x *rx, id int64) (err error) {
 const mechasWaiting = "SELECT id, EXISTS (SELECT 1 FROM received WHERE mecha = id AND open = 1) FROM mecha WHERE id > ? ORDER BY id LIMIT ?"
 
 // findWaiting finds the Mechas after a number for which messages wait, up to overviewMechas.
-func (v *overview) findWaiting(x *rx, from int64) (last int64, more bool, err error) {
+func (v *overview) findWaiting(x *engine.Rx, from int64) (last int64, more bool, err error) {
 	last = from
 	rows := 0
-	r := x.c.Query(mechasWaiting, from, int64(overviewMechas))
+	r := x.C.Query(mechasWaiting, from, int64(overviewMechas))
 	for ; r.Next(); rows++ {
 		if last = r.Int(0); r.Int(1) != 0 || len(v.unindexed[last]) > 0 {
 			v.waiting = append(v.waiting, last)
@@ -149,7 +150,7 @@ func (v *overview) findWaiting(x *rx, from int64) (last int64, more bool, err er
 }
 
 // box makes the box of one Mecha alone.
-func box(x *rx, id relay.MechaNumber, late relay.Position) (b inspect.Box, err error) {
+func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b inspect.Box, err error) {
 	v := overview{late: late, counted: inspect.MostCounted, looked: inspect.MostCounted}
 	if err := v.readUnindexed(x, int64(id)); err != nil {
 		return b, err
@@ -166,9 +167,9 @@ const (
 )
 
 // box counts what waits for a Mecha.
-func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
+func (v *overview) box(x *engine.Rx, id int64) (b inspect.Box, err error) {
 	b.Number = relay.MechaNumber(id)
-	if b.Mecha, err = address(x, id); err != nil {
+	if b.Mecha, err = engine.Address(x, id); err != nil {
 		return b, err
 	}
 	h, err := healthOf(x, b.Number)
@@ -179,7 +180,7 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 		return b, err
 	}
 	rows := 0
-	_, err = x.c.Row(func(r *sqlite.Rows) { rows, b.Late = int(r.Int(0)), int(r.Int(1)) }, countWaiting, int64(v.late), id, int64(v.upto), int64(v.counted+1))
+	_, err = x.C.Row(func(r *sqlite.Rows) { rows, b.Late = int(r.Int(0)), int(r.Int(1)) }, countWaiting, int64(v.late), id, int64(v.upto), int64(v.counted+1))
 	if err != nil {
 		return b, err
 	}
@@ -200,7 +201,7 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 		b.Pending, b.Late, b.More = inspect.MostCounted, min(b.Late, inspect.MostCounted), true
 	}
 	if rows > len(oldest) { // there are others, which may be held
-		_, err = x.c.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, x.now.UnixMilli(), id, int64(v.counted))
+		_, err = x.C.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, x.Now.UnixMilli(), id, int64(v.counted))
 	}
 	return b, err
 }
@@ -227,8 +228,8 @@ func (v *overview) add(b *inspect.Box, ids *relay.IDs, all []waitingMessage, cou
 }
 
 // oldest reads the oldest messages of a Mecha that received has.
-func (v *overview) oldest(x *rx, id int64, most int) (list []waitingMessage, err error) {
-	r := x.c.Query(oldestWaiting, x.now.UnixMilli(), id, int64(v.upto), int64(most))
+func (v *overview) oldest(x *engine.Rx, id int64, most int) (list []waitingMessage, err error) {
+	r := x.C.Query(oldestWaiting, x.Now.UnixMilli(), id, int64(v.upto), int64(most))
 	for r.Next() {
 		list = append(list, readWaiting(r))
 	}
@@ -262,7 +263,7 @@ func (i Console) FileState() (s inspect.FileState, err error) {
 	if info, err := os.Stat(i.path); err == nil {
 		s.File = info.Size()
 	}
-	err = i.point(context.Background(), func(x *rx) error {
+	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		var free, size, version, first, last, receipt, act, unindexed int64
 		for _, n := range []struct {
 			to    *int64
@@ -271,7 +272,7 @@ func (i Console) FileState() (s inspect.FileState, err error) {
 			{&free, "PRAGMA freelist_count"}, {&size, "PRAGMA page_size"}, {&version, "PRAGMA user_version"},
 			{&first, firstMessage}, {&last, lastMessage}, {&receipt, lastReceipt}, {&act, lastAct},
 		} {
-			if _, err := x.c.Row(func(r *sqlite.Rows) { *n.to = r.Int(0) }, n.query); err != nil {
+			if _, err := x.C.Row(func(r *sqlite.Rows) { *n.to = r.Int(0) }, n.query); err != nil {
 				return err
 			}
 		}
@@ -279,7 +280,7 @@ func (i Console) FileState() (s inspect.FileState, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = x.c.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(inspect.MostCounted))
+		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(inspect.MostCounted))
 		s.Free, s.SchemaVersion, s.Unindexed, s.LastEvent, s.LastAct = free*size, int(version), int(unindexed), relay.Position(max(last, receipt)), relay.UnixMilli(act)
 		if last != 0 {
 			s.First, s.Last = relay.Position(first).Time(), relay.Position(last).Time()

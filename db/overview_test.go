@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // A read goes on while another one takes long.
 func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 	d := openHere(t)
-	in, err := Inspect(d.w.path)
+	in, err := Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
 	done := make(chan error, 1)
-	err = in.point(t.Context(), func(*rx) error {
+	err = in.Point(t.Context(), func(*engine.Rx) error {
 		go func() {
 			_, err := in.Latest()
 			done <- err
@@ -38,7 +39,7 @@ func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 
 // After Close, a read is refused.
 func TestAClosedInspectorRefuses(t *testing.T) {
-	in, err := Inspect(openHere(t).w.path)
+	in, err := Inspect(openHere(t).w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path := d.w.path
+		path := d.w.Path
 		if serve { // the end of a server indexes all
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
@@ -166,7 +167,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 func TestNoPushesEndWhereAllDo(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "alice^demo")
-	in, err := Inspect(d.w.path)
+	in, err := Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"relay/db/cache"
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -34,30 +35,30 @@ func (m members) joined(conversation int64, id relay.MechaNumber) {
 }
 
 // participates tells whether a Mecha has sent or received in a conversation.
-func participates(x *rx, conversation int64, id relay.MechaNumber) (bool, error) {
+func participates(x *engine.Rx, conversation int64, id relay.MechaNumber) (bool, error) {
 	if conversation > 0 {
 		in := false
 		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
-		founded, err := x.c.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		founded, err := x.C.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
 		if !founded && err == nil {
-			_, err = x.c.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
+			_, err = x.C.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
 		}
 		if in || err != nil {
 			return in, err
 		}
 	}
-	return x.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
+	return x.C.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
 }
 
 // join adds a party of a message to the participants of its conversation. The founding
 // message of a conversation, whose number is 0, needs no such rows.
-func (s *sending) join(t *tx, conversation int64, id relay.MechaNumber) error {
+func (s *sending) join(t *engine.Tx, conversation int64, id relay.MechaNumber) error {
 	if conversation == 0 || s.members.has(conversation, id) {
 		return nil
 	}
-	in, err := participates(&t.rx, conversation, id)
+	in, err := participates(&t.Rx, conversation, id)
 	if err == nil && !in {
-		err = t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
+		err = t.C.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
 	}
 	if err == nil {
 		s.members.joined(conversation, id)

@@ -101,7 +101,7 @@ func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
 	}
 	c.pass(2 * unlistAfter)
 	mustReach(t, d, "rows that wait to be deleted", "SELECT count(*) FROM unlisted", 0)
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil { // indexes the others
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -29,7 +30,7 @@ const (
 // million a second at best, in several views; so the result is of no single moment. The
 // end of ctx ends it between two views. Safe for concurrent use.
 func (m *messages) CountPending(ctx context.Context) (Pending, error) {
-	now := m.w.opts.Now()
+	now := m.w.Opts.Now()
 	c := &pendingCount{bounds: make([]relay.Position, len(PendingAges)), older: make([]int, len(PendingAges)), oldest: relay.MaxPosition}
 	for i, age := range PendingAges {
 		c.bounds[i] = relay.PositionAt(now.Add(-age))
@@ -38,7 +39,7 @@ func (m *messages) CountPending(ctx context.Context) (Pending, error) {
 	// The tables may have further rows after upto, of messages that are counted here.
 	upto := m.w.Lookups.Late.Lists(names.InPending, c.addSorted)
 	for at := (names.Row{}); at.Of >= 0; {
-		err := m.w.as(0).scan(ctx, func(x *rx) (err error) {
+		err := m.w.As(0).Scan(ctx, func(x *engine.Rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
 		})
@@ -81,10 +82,10 @@ const countReceived = `SELECT count(*), count(*) FILTER (WHERE position <= ?5), 
 
 // addIndexed counts rows of the table received, from the row after at on, and gives the
 // row that it has reached; its Mecha is negative at the end.
-func (c *pendingCount) addIndexed(x *rx, at names.Row, upto relay.Position) (names.Row, error) {
+func (c *pendingCount) addIndexed(x *engine.Rx, at names.Row, upto relay.Position) (names.Row, error) {
 	for rows, mechas := 0, 0; rows < pendingRows && mechas < pendingMecha; mechas++ {
 		if at.At == 0 { // the Mecha is done
-			next, err := x.c.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", at.Of)
+			next, err := x.C.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", at.Of)
 			if err != nil || next < 0 {
 				return names.Row{Of: -1}, err
 			}
@@ -95,7 +96,7 @@ func (c *pendingCount) addIndexed(x *rx, at names.Row, upto relay.Position) (nam
 			args = append(args, int64(b))
 		}
 		n := 0
-		_, err := x.c.Row(func(r *sqlite.Rows) {
+		_, err := x.C.Row(func(r *sqlite.Rows) {
 			n, at.At = int(r.Int(0)), relay.Position(r.Int(7))
 			for i := range c.older {
 				c.older[i] += int(r.Int(i))
@@ -118,11 +119,11 @@ func (c *pendingCount) addIndexed(x *rx, at names.Row, upto relay.Position) (nam
 // directory that it has not applied; 0 if it has applied all. revision is the last one
 // that it has applied. Safe for concurrent use.
 func (m *messages) IndexLag(ctx context.Context, revision int64) (time.Duration, error) {
-	next, err := get(ctx, m.w.as(0).point, func(x *rx) (int64, error) {
-		return x.c.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)
+	next, err := engine.Get(ctx, m.w.As(0).Point, func(x *engine.Rx) (int64, error) {
+		return x.C.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)
 	})
 	if err != nil || next == 0 {
 		return 0, err
 	}
-	return max(m.w.opts.Now().Sub(relay.Position(next).Time()), 0), nil
+	return max(m.w.Opts.Now().Sub(relay.Position(next).Time()), 0), nil
 }

@@ -21,7 +21,7 @@ const MarkEvery = 1024
 // Place gives the place of this copy in its log, as of the last commit. It is the zero Place
 // if the file is its own log. Safe for concurrent use.
 func (d *DB) Place() Place {
-	if l, follows := d.w.log.(*replication); follows {
+	if l, follows := d.w.Log.(*replication); follows {
 		return *l.replica.place.Load()
 	}
 	return Place{}

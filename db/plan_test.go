@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -58,7 +59,7 @@ func TestAMechaIsReadByItsIndexes(t *testing.T) {
 		}
 		return p
 	}
-	err := d.w.as(0).point(t.Context(), func(x *rx) error {
+	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
 		for _, of := range []relay.Direction{relay.In, relay.Out} {
 			text, args, err := newestOf(x, 1, of, 5, 100)
 			if p := plan(text, args, err); strings.Contains(p, "TEMP B-TREE FOR ORDER") {
@@ -159,12 +160,12 @@ func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder
-	err := d.w.as(0).point(t.Context(), func(x *rx) error {
+	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
 		text, err := withFailed(x, text)
 		if err != nil {
 			return err
 		}
-		r := x.c.Query("EXPLAIN QUERY PLAN "+text, args...)
+		r := x.C.Query("EXPLAIN QUERY PLAN "+text, args...)
 		for r.Next() {
 			b.WriteString(r.Text(3) + "\n")
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -40,7 +41,7 @@ func (d *directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) 
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
-	ms, err := get(ctx, d.w.as(caller).point, func(x *rx) (int64, error) { return x.c.Number(lastUse, int64(id)) })
+	ms, err := engine.Get(ctx, d.w.As(caller).Point, func(x *engine.Rx) (int64, error) { return x.C.Number(lastUse, int64(id)) })
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -56,7 +57,7 @@ func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.M
 	crew, known := d.crewOnly.Find(id)
 	if !known {
 		epoch := d.crewOnly.Epoch()
-		err = d.w.as(caller.Number).point(ctx, func(x *rx) error {
+		err = d.w.As(caller.Number).Point(ctx, func(x *engine.Rx) error {
 			some, err := entries(x, false, "WHERE m.id = ?", int64(id))
 			if err == nil && len(some) > 0 && some[0].Visibility == relay.CrewOnly {
 				crew = some[0].Address.Crew()
@@ -82,7 +83,7 @@ func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to re
 			return nil
 		}
 	}
-	id, err := get(ctx, d.w.as(caller.Number).point, func(x *rx) (int64, error) { return x.Mechas.Find(x.c, to) })
+	id, err := engine.Get(ctx, d.w.As(caller.Number).Point, func(x *engine.Rx) (int64, error) { return x.Mechas.Find(x.C, to) })
 	if err == nil && id != 0 {
 		_, _, err = d.Presence(ctx, caller, relay.MechaNumber(id))
 	}

@@ -4,14 +4,15 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // progress is the room of what becomes of a message: receipts, leases, and the times that come,
 // such as that of its expiry. Times come by the server's clock alone.
 type progress struct {
-	quiet
-	w          *writer
+	engine.Quiet
+	w          *engine.Store
 	dictionary *dictionary
 	directory  *directory
 	learning   *learning
@@ -31,7 +32,7 @@ type progress struct {
 	spent     int                                  // messages that the relay gave up
 }
 
-func newProgress(w *writer, maxAttempts int) *progress {
+func newProgress(w *engine.Store, maxAttempts int) *progress {
 	return &progress{w: w, expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
 		claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
 }
@@ -42,23 +43,23 @@ func (p *progress) start() (err error) {
 			return err
 		}
 	}
-	p.attempts, err = p.w.c.Row(nil, "SELECT 1 FROM attempt LIMIT 1")
+	p.attempts, err = p.w.C.Row(nil, "SELECT 1 FROM attempt LIMIT 1")
 	return err
 }
 
-func (p *progress) Begin(*tx) {
+func (p *progress) Begin(*engine.Tx) {
 	clear(p.claimFrom)
 	p.claimed, p.returned, p.spent = 0, 0, 0
 }
 
-func (p *progress) Board(t *tx) error { return p.pushes.board(t) }
+func (p *progress) Board(t *engine.Tx) error { return p.pushes.board(t) }
 
-func (p *progress) Arrived(t *tx) {
-	m := p.w.measures
+func (p *progress) Arrived(t *engine.Tx) {
+	m := p.w.Measures
 	m.Claimed.Add(int64(p.claimed))
 	m.Returned.Add(int64(p.returned))
 	m.Spent.Add(int64(p.spent))
-	m.committed(t)
+	m.Committed(t)
 	for id, at := range p.claimFrom {
 		p.claims.Put(id, at, 1)
 	}
@@ -68,14 +69,14 @@ func (p *progress) Arrived(t *tx) {
 func (p *progress) Due(time.Time) bool { return true }
 
 func (p *progress) Do(now time.Time) {
-	if p.w.opts.Serve {
+	if p.w.Opts.Serve {
 		for _, d := range [...]*dueTimes{&p.expiry, &p.overdue, &p.returns} {
 			if d.Due(now) {
 				d.Do(now)
 			}
 		}
 	}
-	if p.w.idle {
+	if p.w.Idle {
 		p.pushes.flush()
 	}
 }

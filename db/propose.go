@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/relay"
 )
@@ -18,7 +19,7 @@ import (
 // many are, the proposer seals no further one, and the writes wait in its queue, whose places
 // are bounded and shared out.
 type proposer struct {
-	w        *writer
+	w        *engine.Store
 	log      Log
 	logID    file.LogID
 	origin   origin
@@ -34,7 +35,7 @@ type proposer struct {
 	counter  uint64             // of the last envelope; only run uses it
 
 	mu      sync.Mutex
-	queue   queue // of proposals
+	queue   engine.Queue // of proposals
 	shut    bool
 	flights map[uint64]*flight
 	aloft   int // bytes of the envelopes in flights
@@ -69,7 +70,7 @@ func errTooLong() error {
 
 // proposal is a job in the queue of a proposer.
 type proposal struct {
-	job
+	engine.Job
 	until time.Time // then it has waited too long
 }
 
@@ -77,14 +78,14 @@ type proposal struct {
 type flight struct {
 	counter uint64
 	bytes   int // of the envelope
-	jobs    []job
+	jobs    []engine.Job
 	until   time.Time
 	met     chan struct{} // closed when the follower has met it
 }
 
-func newProposer(w *writer, log Log, id file.LogID) *proposer {
+func newProposer(w *engine.Store, log Log, id file.LogID) *proposer {
 	p := &proposer{w: w, log: log, logID: id, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
-		queue: newQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
+		queue: engine.NewQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
 	rand.Read(p.origin[:]) // never fails (crypto/rand)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -92,17 +93,17 @@ func newProposer(w *writer, log Log, id file.LogID) *proposer {
 
 // enqueue queues the job of a write for the log. If the queue takes no more, or this node
 // has no room for the write, enqueue calls finish itself. Safe for concurrent use.
-func (p *proposer) enqueue(j job, of relay.MechaNumber) {
+func (p *proposer) enqueue(j engine.Job, of relay.MechaNumber) {
 	if err := p.add(j, of); err != nil {
-		j.finish(err)
+		j.Finish(err)
 		return
 	}
 	p.signal()
 }
 
-func (p *proposer) add(j job, of relay.MechaNumber) error {
-	if m, ok := j.shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
-		return errDiskFull()
+func (p *proposer) add(j engine.Job, of relay.MechaNumber) error {
+	if m, ok := j.Shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
+		return engine.ErrDiskFull()
 	}
 	if err := p.refusal(); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (p *proposer) add(j job, of relay.MechaNumber) error {
 	if p.shut {
 		return readers.ErrShuttingDown()
 	}
-	return p.queue.Add(of, j.size(), op{job: &proposal{j, time.Now().Add(p.patience.queued)}})
+	return p.queue.Add(of, j.Size(), engine.Op{Job: &proposal{j, time.Now().Add(p.patience.queued)}})
 }
 
 func (p *proposer) signal() {
@@ -157,7 +158,7 @@ func (p *proposer) run() {
 
 // take takes the writes of the next envelope. It takes none while too many are under way or
 // this node is cut off, unless all are to be refused. shut says that no more will come.
-func (p *proposer) take() (batch []op, shut bool) {
+func (p *proposer) take() (batch []engine.Op, shut bool) {
 	cut := p.fresh != nil && !p.fresh()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,24 +168,24 @@ func (p *proposer) take() (batch []op, shut bool) {
 	return p.queue.Take(), p.shut
 }
 
-func (p *proposer) reuse(batch []op) {
+func (p *proposer) reuse(batch []engine.Op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.Reuse(batch)
 }
 
 // seal makes an envelope of a batch. f is nil if no write is left that the log can take.
-func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
+func (p *proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
 	f = &flight{counter: p.counter + 1, until: time.Now().Add(p.patience.flight), met: make(chan struct{})}
 	var body, form []byte
 	for _, o := range batch {
-		j := o.job.(*proposal).job
-		if form = relay.AppendWrite(form[:0], j.shared()); len(form) > mostForm {
-			p.w.finishLater(j, errTooLong())
+		j := o.Job.(*proposal).Job
+		if form = relay.AppendWrite(form[:0], j.Shared()); len(form) > mostForm {
+			p.w.FinishLater(j, errTooLong())
 			continue
 		}
-		if p.rules != nil && relay.RulesOf(j.shared(), form) > p.rules() {
-			p.w.finishLater(j, errNotYet())
+		if p.rules != nil && relay.RulesOf(j.Shared(), form) > p.rules() {
+			p.w.FinishLater(j, errNotYet())
 			continue
 		}
 		f.jobs = append(f.jobs, j)
@@ -213,7 +214,7 @@ func (p *proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
 		if err := p.append(ctx, f, envelope, tick); err == nil {
 			return
 		} else if ctx.Err() == nil && pause == p.patience.again { // once for each envelope
-			p.w.opts.Logger.Warn("the log does not take writes just now", "error", err)
+			p.w.Opts.Logger.Warn("the log does not take writes just now", "error", err)
 		}
 		again := time.After(pause)
 		for waits := true; waits; {
@@ -256,9 +257,9 @@ func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 // look ends what has waited too long: writes that were not proposed, and envelopes that were
 // not met. After the store has failed it ends all, because no envelope is met any more.
 func (p *proposer) look(now time.Time) {
-	refusal, failed := p.refusal(), p.w.failed() != nil
+	refusal, failed := p.refusal(), p.w.Failed() != nil
 	p.mu.Lock()
-	late := p.queue.Remove(func(o op) bool { return refusal != nil || now.After(o.job.(*proposal).until) })
+	late := p.queue.Remove(func(o engine.Op) bool { return refusal != nil || now.After(o.Job.(*proposal).until) })
 	var lost []*flight
 	for _, f := range p.flights {
 		if failed || now.After(f.until) {
@@ -277,9 +278,9 @@ func (p *proposer) look(now time.Time) {
 	p.refuse(late, refusal)
 }
 
-func (p *proposer) refuse(batch []op, err error) {
+func (p *proposer) refuse(batch []engine.Op, err error) {
 	for _, o := range batch {
-		p.w.finishLater(o.job.(*proposal).job, err)
+		p.w.FinishLater(o.Job.(*proposal).Job, err)
 	}
 }
 
@@ -287,13 +288,13 @@ func (p *proposer) refuse(batch []op, err error) {
 // unknown: the log may have the envelope, or get it yet.
 func (p *proposer) giveUp(f *flight) {
 	for _, j := range p.land(f.counter) {
-		p.w.finishLater(j, errUnknown("the log did not say in time whether it has taken the request", nil))
+		p.w.FinishLater(j, errUnknown("the log did not say in time whether it has taken the request", nil))
 	}
 }
 
 // claim gives the jobs that wait for an envelope, nil if none do, and hands them over to the
 // caller. The follower calls it.
-func (p *proposer) claim(e envelope) []job {
+func (p *proposer) claim(e envelope) []engine.Job {
 	if e.origin != p.origin {
 		return nil
 	}
@@ -301,7 +302,7 @@ func (p *proposer) claim(e envelope) []job {
 }
 
 // land ends a flight, and gives its jobs. Each flight is ended once.
-func (p *proposer) land(counter uint64) []job {
+func (p *proposer) land(counter uint64) []engine.Job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.flights[counter]
@@ -367,7 +368,7 @@ func (p *proposer) waiting() (n int, oldest time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n = len(p.queue.Items()); n > 0 {
-		oldest = p.queue.Items()[0].job.shared().When()
+		oldest = p.queue.Items()[0].Job.Shared().When()
 	}
 	return n, oldest
 }

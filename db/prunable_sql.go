@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -14,9 +15,9 @@ import (
 func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r relay.Pruned, err error) {
 	const rows = 20_000
 	for after, more := relay.Position(0), true; more; {
-		err := i.scan(ctx, func(x *rx) error {
+		err := i.Scan(ctx, func(x *engine.Rx) error {
 			n := int64(0)
-			rows := x.c.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
+			rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
 			for ; rows.Next(); n++ {
 				m := readDoomed(rows)
 				after = m.At
@@ -45,8 +46,8 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r rela
 // which a server was sure of its clock. A message may be later, because its server has taken
 // it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
 func (i *Inspector) ClockSeen() (time.Time, error) {
-	return see(i, func(x *rx) (time.Time, error) {
-		noted, err := x.c.Number("SELECT value FROM setting WHERE name = 'clock'")
+	return see(i, func(x *engine.Rx) (time.Time, error) {
+		noted, err := x.C.Number("SELECT value FROM setting WHERE name = 'clock'")
 		if at := relay.UnixMilli(noted); err != nil || !at.IsZero() {
 			return at, err
 		}

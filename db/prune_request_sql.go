@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
 	"relay/db/relay"
@@ -98,9 +99,9 @@ var errServed = errors.New("is already being served by another process")
 
 // askPrune writes the row that asks for a removal.
 func (d *DB) askPrune(before relay.Position) (id int64, err error) {
-	a := &pruneRequest{at: d.w.opts.Now(), before: before}
+	a := &pruneRequest{at: d.w.Opts.Now(), before: before}
 	done := make(chan error, 1)
-	d.w.submit(a, 0, func(err error) { done <- err })
+	d.w.Submit(a, 0, func(err error) { done <- err })
 	err = <-done
 	return a.id, err
 }
@@ -112,10 +113,10 @@ type pruneRequest struct {
 	id     int64 // apply sets it
 }
 
-func (p *pruneRequest) size() int { return 0 }
+func (p *pruneRequest) Size() int { return 0 }
 
-func (p *pruneRequest) apply(t *tx) error {
-	_, err := t.c.Row(func(r *sqlite.Rows) { p.id = r.Int(0) }, "INSERT INTO prune (asked_at, before) VALUES (?, ?) RETURNING id", p.at.UnixMilli(), int64(p.before))
+func (p *pruneRequest) Apply(t *engine.Tx) error {
+	_, err := t.C.Row(func(r *sqlite.Rows) { p.id = r.Int(0) }, "INSERT INTO prune (asked_at, before) VALUES (?, ?) RETURNING id", p.at.UnixMilli(), int64(p.before))
 	return err
 }
 

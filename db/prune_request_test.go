@@ -25,7 +25,7 @@ func filled(t *testing.T, messages int) (path string) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return d.w.path
+	return d.w.Path
 }
 
 // pruneAll makes the options of a Prune of all messages.
@@ -175,7 +175,7 @@ func TestAClockInDoubtIsNotSeen(t *testing.T) {
 	mustSendNow(t, d, c, k)
 	c.pass(time.Hour)
 	mustRun(t, d)
-	in, err := Inspect(d.w.path)
+	in, err := Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

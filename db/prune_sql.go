@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -30,7 +31,7 @@ const doomedColumns = `SELECT position, recipient, sender, coalesce(conversation
 	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes, coalesce(in_reply_to, 0) FROM message `
 
 // pruneMessages removes messages. Its outcome tells where the next write goes on.
-func (r *retention) pruneMessages(t *tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
+func (r *retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
 	all, more, err := r.doomed(t, p)
 	if err != nil {
 		return out, err
@@ -42,7 +43,7 @@ func (r *retention) pruneMessages(t *tx, p *relay.PruneMessages) (out relay.Prun
 			break
 		}
 		out.After, out.ExpiredAfter = m.At, relay.UnixMilli(m.expiresAt)
-		stays, err := stays(&t.rx, m, p.At)
+		stays, err := stays(&t.Rx, m, p.At)
 		if err != nil {
 			return out, err
 		}
@@ -61,7 +62,7 @@ func (r *retention) pruneMessages(t *tx, p *relay.PruneMessages) (out relay.Prun
 
 // doomed reads the messages that a write looks at, in its order. more says that there
 // are further ones.
-func (room *retention) doomed(t *tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
+func (room *retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
 	most := max(p.Most, 1)
 	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(most + 1)}
 	if !p.ExpiredBefore.IsZero() {
@@ -69,7 +70,7 @@ func (room *retention) doomed(t *tx, p *relay.PruneMessages) (all []doomed, more
 			ORDER BY expires_at, position LIMIT ?`
 		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(most + 1)}
 	}
-	r := t.c.Query(text, args...)
+	r := t.C.Query(text, args...)
 	for r.Next() {
 		if more = len(all) == most; more {
 			break
@@ -90,7 +91,7 @@ func readDoomed(r *sqlite.Rows) doomed {
 
 // stays tells whether a message must stay for now: its Idempotency-Key still answers for
 // it, it is about to expire, or its sender may not have the latest receipt yet.
-func stays(x *rx, m doomed, at time.Time) (bool, error) {
+func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 	if m.open && m.expiresAt != 0 && m.expiresAt <= at.UnixMilli() {
 		return true, nil
 	}
@@ -100,7 +101,7 @@ func stays(x *rx, m doomed, at time.Time) (bool, error) {
 	if !m.keyed {
 		return false, nil
 	}
-	accepted, err := accepted(x, m.At)
+	accepted, err := engine.Accepted(x, m.At)
 	return at.Sub(accepted) <= idempotencyWindow, err
 }
 
@@ -108,7 +109,7 @@ func stays(x *rx, m doomed, at time.Time) (bool, error) {
 // deletes the rows of each table together.
 type demolition struct {
 	*retention
-	t        *tx
+	t        *engine.Tx
 	at       time.Time
 	rows     int
 	messages []names.Message
@@ -129,7 +130,7 @@ func (d *demolition) take(m doomed) error {
 		d.receipts = append(d.receipts, next)
 		var previous relay.Position
 		var nonce int64
-		_, err := d.t.c.Row(func(r *sqlite.Rows) { previous, nonce = relay.Position(r.Int(0)), r.Int(1) },
+		_, err := d.t.C.Row(func(r *sqlite.Rows) { previous, nonce = relay.Position(r.Int(0)), r.Int(1) },
 			"SELECT previous, nonce FROM receipt WHERE position = ?", int64(next))
 		if err == nil {
 			err = d.keepNonce(next, nonce)
@@ -157,7 +158,7 @@ func (d *demolition) keepNonce(p relay.Position, nonce int64) error {
 	if nonce == 0 || p < relay.PositionAt(d.at.Add(-nonceKept)) {
 		return nil
 	}
-	return d.t.c.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(p), nonce)
+	return d.t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(p), nonce)
 }
 
 // finish deletes the rows. The rows of mailboxes go later, except those of pending
@@ -178,18 +179,18 @@ func (d *demolition) finish() error {
 		"DELETE FROM progress WHERE message IN (SELECT value FROM json_each(?))",
 		"DELETE FROM message WHERE position IN (SELECT value FROM json_each(?))",
 	} {
-		if err := t.c.Exec(q, of); err != nil {
+		if err := t.C.Exec(q, of); err != nil {
 			return err
 		}
 	}
 	if len(d.receipts) > 0 {
-		err := t.c.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))", jsonList(d.receipts, func(p relay.Position) relay.Position { return p }))
+		err := t.C.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))", jsonList(d.receipts, func(p relay.Position) relay.Position { return p }))
 		if err != nil {
 			return err
 		}
 	}
 	for _, m := range d.opened {
-		if err := t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.At)); err != nil {
+		if err := t.C.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.At)); err != nil {
 			return err
 		}
 	}
@@ -199,17 +200,17 @@ func (d *demolition) finish() error {
 	if err := d.sending.leaveConversations(t, d.messages); err != nil {
 		return err
 	}
-	return d.keepLast(t, t.last)
+	return d.keepLast(t, t.Last)
 }
 
 // keepLast keeps the last position in the settings, because the rows that had it may go.
-func (r *retention) keepLast(t *tx, p relay.Position) error {
-	return t.c.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
+func (r *retention) keepLast(t *engine.Tx, p relay.Position) error {
+	return t.C.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
 }
 
 // newest gives the position of the newest row that refers to words and keys; 0 if there
 // is none. Other processes may have written it.
-func newest(x *rx) (relay.Position, error) {
-	p, err := x.c.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
+func newest(x *engine.Rx) (relay.Position, error) {
+	p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
 	return relay.Position(p), err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -18,25 +19,25 @@ const expiredKeyStays = 24 * time.Hour
 // pruneUnused removes what removed messages have left behind. Whether a message refers
 // to a word, a key or a Mecha needs no search: each has a position after which nothing
 // refers to it, and is unused when that is older than the oldest message.
-func (r *retention) pruneUnused(t *tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
+func (r *retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
 	out.More, err = r.sending.endConversations(t, relay.MilliOf(p.EmptySince), p.Most)
 	if err != nil {
 		return out, err
 	}
-	oldest, err := oldest(&t.rx)
+	oldest, err := oldest(&t.Rx)
 	if err != nil {
 		return out, err
 	}
 	// Of times ahead of the clock, those count that messages may have.
-	err = t.c.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? ORDER BY position LIMIT ?)",
-		int64(oldest-relay.Position(aheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Most))
+	err = t.C.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? ORDER BY position LIMIT ?)",
+		int64(oldest-relay.Position(engine.AheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Most))
 	if err != nil {
 		return out, err
 	}
 	if err := r.replays.dropNonces(t, p.At); err != nil {
 		return out, err
 	}
-	for _, f := range []func(*tx, *relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{r.pruneWords, r.pruneKeys, r.pruneMechas} {
+	for _, f := range []func(*engine.Tx, *relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{r.pruneWords, r.pruneKeys, r.pruneMechas} {
 		if err := f(t, p, oldest, &out); err != nil {
 			return out, err
 		}
@@ -46,8 +47,8 @@ func (r *retention) pruneUnused(t *tx, p *relay.PruneUnused) (out relay.PrunedUn
 
 // oldest gives the position of the oldest message. Without messages, it is later than
 // all that were removed.
-func oldest(x *rx) (relay.Position, error) {
-	p, err := x.c.Number("SELECT coalesce((SELECT min(position) FROM message), (SELECT value + 1 FROM setting WHERE name = 'last_position'))")
+func oldest(x *engine.Rx) (relay.Position, error) {
+	p, err := x.C.Number("SELECT coalesce((SELECT min(position) FROM message), (SELECT value + 1 FROM setting WHERE name = 'last_position'))")
 	return relay.Position(p), err
 }
 
@@ -60,8 +61,8 @@ type unusedRow struct {
 // look reads the rows that a query gives, each with its number, whether it is unused, and a
 // text, and returns the unused ones. The next write goes on after the number next. more says
 // that there are further rows.
-func (room *retention) look(t *tx, most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
-	r := t.c.Query(query, args...)
+func (room *retention) look(t *engine.Tx, most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
+	r := t.C.Query(query, args...)
 	n := 0
 	for next = after; r.Next(); n++ {
 		if next = r.Int(0); r.Int(1) != 0 {
@@ -72,7 +73,7 @@ func (room *retention) look(t *tx, most int, after int64, query string, args ...
 }
 
 // pruneWords removes words that no row has. A word may be the label of a conversation.
-func (r *retention) pruneWords(t *tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *retention) pruneWords(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	unused, next, more, err := r.look(t, p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
 		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-wordSlack), p.Words, int64(p.Most))
@@ -95,13 +96,13 @@ func endedBefore(p *relay.PruneUnused) int64 {
 }
 
 // pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
-func (r *retention) pruneKeys(t *tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	newest, err := newest(&t.rx)
+func (r *retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	newest, err := newest(&t.Rx)
 	if err != nil {
 		return err
 	}
-	changed := t.c.Changes()
-	err = t.c.Exec(`UPDATE mecha_key SET ended = ? WHERE id IN (SELECT id FROM mecha_key WHERE id > ? ORDER BY id LIMIT ?)
+	changed := t.C.Changes()
+	err = t.C.Exec(`UPDATE mecha_key SET ended = ? WHERE id IN (SELECT id FROM mecha_key WHERE id > ? ORDER BY id LIMIT ?)
 		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`, int64(newest), p.Keys, int64(p.Most), p.At.Add(-expiredKeyStays).UnixMilli())
 	if err != nil {
 		return err
@@ -113,13 +114,13 @@ func (r *retention) pruneKeys(t *tx, p *relay.PruneUnused, oldest relay.Position
 	}
 	for _, k := range unused {
 		for _, q := range []string{"DELETE FROM key_use WHERE key = ?", "DELETE FROM mecha_key WHERE id = ?"} {
-			if err := t.c.Exec(q, k.id); err != nil {
+			if err := t.C.Exec(q, k.id); err != nil {
 				return err
 			}
 		}
 	}
 	out.Keys, out.More = next, out.More || more
-	if t.c.Changes() == changed {
+	if t.C.Changes() == changed {
 		return nil
 	}
 	return r.directory.raiseKeysVersion(t)
@@ -128,7 +129,7 @@ func (r *retention) pruneKeys(t *tx, p *relay.PruneUnused, oldest relay.Position
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
 // message and no dormant conversation refers to them. Their rows in `participant` go with
 // the conversations.
-func (r *retention) pruneMechas(t *tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	unused, next, more, err := r.look(t, p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
@@ -143,7 +144,7 @@ func (r *retention) pruneMechas(t *tx, p *relay.PruneUnused, oldest relay.Positi
 			"DELETE FROM learner WHERE mecha = ?",
 			"DELETE FROM mecha WHERE id = ?",
 		} {
-			if err := t.c.Exec(q, m.id); err != nil {
+			if err := t.C.Exec(q, m.id); err != nil {
 				return err
 			}
 		}
@@ -158,16 +159,16 @@ func (r *retention) pruneMechas(t *tx, p *relay.PruneUnused, oldest relay.Positi
 	}
 	out.Mechas, out.More = next, out.More || more
 	if len(unused) > 0 {
-		t.changed |= entriesChanged
+		t.Changed |= engine.EntriesChanged
 	}
 	return nil
 }
 
 // pruneLearned forgets what was learned of Mechas in a range of numbers, if their last exchange
 // is older than every message. at is the time of the write.
-func (room *retention) pruneLearned(t *tx, after, upto int64, oldest relay.Position, at time.Time) error {
+func (room *retention) pruneLearned(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
 	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
-	r := t.c.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
+	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
 	for r.Next() {
 		old[relay.MechaNumber(r.Int(0))] = r.Int(1) != 0
 	}

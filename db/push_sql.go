@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -29,7 +30,7 @@ type pushNotes struct {
 
 	// Only the writer's goroutine uses the fields below.
 
-	w      *writer
+	w      *engine.Store
 	taken  int    // how many notes the present transaction has
 	packed []byte // reused
 }
@@ -53,15 +54,15 @@ func (room *progress) Pushed(key relay.KeyNumber, at time.Time, messages []relay
 	many := had < manyNotes && len(p.notes) >= manyNotes
 	p.mu.Unlock()
 	if many {
-		room.w.submit(someTransaction{}, 0, func(error) {})
+		room.w.Submit(someTransaction{}, 0, func(error) {})
 	}
 }
 
 // someTransaction is a chore that writes nothing: so there is a transaction that takes the notes.
 type someTransaction struct{}
 
-func (someTransaction) apply(*tx) error { return nil }
-func (someTransaction) size() int       { return 0 }
+func (someTransaction) Apply(*engine.Tx) error { return nil }
+func (someTransaction) Size() int              { return 0 }
 
 func (p *pushNotes) len() int {
 	p.mu.Lock()
@@ -71,24 +72,24 @@ func (p *pushNotes) len() int {
 
 // flush makes a transaction for the notes, if there are any.
 func (p *pushNotes) flush() {
-	if p.w.failed() == nil && !p.w.disk.low.Load() && p.len() > 0 {
-		p.w.commit(nil)
+	if p.w.Failed() == nil && !p.w.Disk.Low.Load() && p.len() > 0 {
+		p.w.Commit(nil)
 	}
 }
 
-func (p *pushNotes) board(t *tx) error {
+func (p *pushNotes) board(t *engine.Tx) error {
 	p.mu.Lock()
 	notes := p.notes
 	p.mu.Unlock()
 	if p.taken = len(notes); p.taken == 0 {
 		return nil
 	}
-	row := t.localPosition(time.UnixMilli(notes[len(notes)-1].at))
+	row := t.LocalPosition(time.UnixMilli(notes[len(notes)-1].at))
 	p.packed = packPushes(p.packed[:0], row, notes)
-	return t.c.Exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
+	return t.C.Exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
 }
 
-func (p *pushNotes) arrived(*tx) {
+func (p *pushNotes) arrived(*engine.Tx) {
 	if p.taken == 0 {
 		return
 	}

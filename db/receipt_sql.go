@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -13,14 +14,14 @@ import (
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
 // End is false. Safe for concurrent use.
 func (m *messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
-	t := m.w.readers.Scan(q.Sender)
+	t := m.w.Readers.Scan(q.Sender)
 	t.Most = readers.AnyNumber // for the same reason as in Stream
-	return get(ctx, m.w.in(t), func(x *rx) (relay.ReceiptPage, error) { return receipts(x, q) })
+	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.ReceiptPage, error) { return receipts(x, q) })
 }
 
-func receipts(x *rx, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
+func receipts(x *engine.Rx, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	p := relay.ReceiptPage{Upto: q.After}
-	r := x.c.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at, r.notice
+	r := x.C.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at, r.notice
 		FROM receipt r CROSS JOIN message m ON m.position = r.message
 		WHERE r.position > ? ORDER BY r.position LIMIT ?`, int64(q.After), int64(q.Limit))
 	scanned := 0
@@ -41,7 +42,7 @@ func receipts(x *rx, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 }
 
 // readReceipt makes a Change of a row of the query in receipts.
-func readReceipt(x *rx, r *sqlite.Rows) (relay.Change, error) {
+func readReceipt(x *engine.Rx, r *sqlite.Rows) (relay.Change, error) {
 	c := relay.Change{
 		Receipt: relay.Position(r.Int(0)), Sender: relay.MechaNumber(r.Int(1)), Position: relay.Position(r.Int(2)),
 		Recipient: relay.MechaNumber(r.Int(3)), State: relay.State(r.Int(4)), Detail: r.Text(6), New: true,
@@ -60,6 +61,6 @@ func readReceipt(x *rx, r *sqlite.Rows) (relay.Change, error) {
 		return c, nil
 	}
 	var err error
-	c.Status, err = word(x, r.Int(5))
+	c.Status, err = engine.Word(x, r.Int(5))
 	return c, err
 }

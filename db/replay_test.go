@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/scratch"
@@ -36,15 +37,15 @@ var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "me
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
-	attempt := d.w.transact
-	d.w.transact = func(ops []op) error {
+	attempt := d.w.Transact
+	d.w.Transact = func(ops []engine.Op) error {
 		err := attempt(ops)
 		for _, o := range ops {
-			w := o.job.shared()
+			w := o.Job.Shared()
 			if w == nil || err != nil {
 				continue
 			}
-			for _, part := range [][]byte{relay.AppendWrite(nil, w), []byte(outcomeOf(o.job, o.err))} {
+			for _, part := range [][]byte{relay.AppendWrite(nil, w), []byte(outcomeOf(o.Job, o.Err))} {
 				if _, err := log.Write(append(binary.AppendUvarint(nil, uint64(len(part))), part...)); err != nil {
 					t.Error(err)
 				}
@@ -100,8 +101,8 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 		if _, err := d.Issue(&relay.IssueKey{At: time.Now().Add(time.Second), Address: relay.Address(fmt.Sprintf("late%d^crew", life))}); err != nil {
 			t.Error(err)
 		}
-		err := d.w.as(0).point(t.Context(), func(x *rx) error {
-			_, err := x.c.Row(func(r *sqlite.Rows) { secret = append([]byte(nil), r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
+		err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+			_, err := x.C.Row(func(r *sqlite.Rows) { secret = append([]byte(nil), r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
 			return err
 		})
 		if err != nil {
@@ -305,8 +306,8 @@ func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
 			l := d.learning
-			d.w.tasks = slices.DeleteFunc(d.w.tasks, func(b background) bool { return b == d.progress || b == l })
-			d.w.tasks = append(d.w.tasks, &l.searches, &l.searchWords)
+			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.progress || b == l })
+			d.w.Tasks = append(d.w.Tasks, &l.searches, &l.searchWords)
 		}
 	})
 }

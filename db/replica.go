@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -15,8 +16,8 @@ import (
 // as the rows of the entries, so that each entry is applied once. Only the writer's
 // goroutine uses it.
 type replica struct {
-	quiet
-	w       *writer
+	engine.Quiet
+	w       *engine.Store
 	file    file.Replica      // as committed
 	origins map[origin]uint64 // the last number of each, as committed
 	spent   spentNonces       // as committed
@@ -42,7 +43,7 @@ type entryNonces struct {
 	nonces []relay.NonceHash
 }
 
-func newReplica(w *writer, at file.Replica) (*replica, error) {
+func newReplica(w *engine.Store, at file.Replica) (*replica, error) {
 	r := &replica{w: w, knows: newestRules, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
 	r.reach.move(at.Last)
 	r.publish()
@@ -62,7 +63,7 @@ func (r *replica) passed() {
 	}
 }
 
-func (r *replica) Begin(*tx) {
+func (r *replica) Begin(*engine.Tx) {
 	r.now, r.mark, r.skip = r.file, *r.place.Load(), false
 	clear(r.counters)
 	clear(r.nonces)
@@ -117,20 +118,20 @@ func (r *replica) mix(n uint64) {
 }
 
 // Board writes the place, if the transaction has entries.
-func (r *replica) Board(t *tx) error {
+func (r *replica) Board(t *engine.Tx) error {
 	if r.now.Applied == r.file.Applied {
 		return nil
 	}
-	r.now.Last = t.last
+	r.now.Last = t.Last
 	return r.write(t)
 }
 
-func (r *replica) Arrived(*tx) {
+func (r *replica) Arrived(*engine.Tx) {
 	if r.now.Applied == r.file.Applied {
 		return
 	}
 	if r.now.Version > r.file.Version {
-		r.w.opts.Logger.Info("newer rules of the log are in force", "rules", r.now.Version, "entry", r.now.Applied)
+		r.w.Opts.Logger.Info("newer rules of the log are in force", "rules", r.now.Version, "entry", r.now.Applied)
 	}
 	r.file = r.now
 	for from, counter := range r.counters {

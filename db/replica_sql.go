@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
 // becomeCopy makes the writer's file the first copy that follows a log.
-func becomeCopy(w *writer) (at file.Replica, err error) {
-	if err := w.c.BeginWrite(); err != nil {
+func becomeCopy(w *engine.Store) (at file.Replica, err error) {
+	if err := w.C.BeginWrite(); err != nil {
 		return at, err
 	}
-	if at, err = foundLog(w.c); err == nil {
-		err = w.c.Commit()
+	if at, err = foundLog(w.C); err == nil {
+		err = w.C.Commit()
 	}
 	if err != nil {
-		w.c.Rollback()
+		w.C.Rollback()
 	}
 	return at, err
 }
@@ -26,11 +27,11 @@ func becomeCopy(w *writer) (at file.Replica, err error) {
 // leaveSyncs has the transactions of a copy that follows a log be synced at checkpoints alone.
 // What a power cut takes from the end of the file is in the log, which syncs each entry, and is
 // applied again: the place in the log is lost with the rows.
-func leaveSyncs(w *writer) error { return w.c.Exec("PRAGMA synchronous = NORMAL") }
+func leaveSyncs(w *engine.Store) error { return w.C.Exec("PRAGMA synchronous = NORMAL") }
 
 // start reads the origins, and the nonces that still count.
 func (r *replica) start() error {
-	rows := r.w.c.Query("SELECT id, counter FROM origin")
+	rows := r.w.C.Query("SELECT id, counter FROM origin")
 	for rows.Next() {
 		var from origin
 		copy(from[:], rows.Blob(0))
@@ -39,7 +40,7 @@ func (r *replica) start() error {
 	if err := rows.Close(); err != nil {
 		return err
 	}
-	rows = r.w.c.Query("SELECT at, nonces FROM entry_nonce WHERE at >= ?", firstPart(r.file.At)*spentPart.Milliseconds())
+	rows = r.w.C.Query("SELECT at, nonces FROM entry_nonce WHERE at >= ?", firstPart(r.file.At)*spentPart.Milliseconds())
 	for rows.Next() {
 		r.spent.add(rows.Int(0), unpackNonces(rows.Blob(1)))
 	}
@@ -48,27 +49,27 @@ func (r *replica) start() error {
 
 // write writes the rows of the entries of the present transaction, besides those of their
 // writes.
-func (r *replica) write(t *tx) error {
+func (r *replica) write(t *engine.Tx) error {
 	for _, e := range r.entries {
 		if len(e.nonces) > 0 {
-			if err := t.c.Exec("INSERT INTO entry_nonce (entry, at, nonces) VALUES (?, ?, ?)", int64(e.number), e.at, packNonces(e.nonces)); err != nil {
+			if err := t.C.Exec("INSERT INTO entry_nonce (entry, at, nonces) VALUES (?, ?, ?)", int64(e.number), e.at, packNonces(e.nonces)); err != nil {
 				return err
 			}
 		}
 		// Two, because an entry adds one: so the table stays bounded, and no entry takes long.
-		err := t.c.Exec("DELETE FROM entry_nonce WHERE entry IN (SELECT entry FROM entry_nonce ORDER BY entry LIMIT 2) AND at < ?",
+		err := t.C.Exec("DELETE FROM entry_nonce WHERE entry IN (SELECT entry FROM entry_nonce ORDER BY entry LIMIT 2) AND at < ?",
 			firstPart(e.at)*spentPart.Milliseconds())
 		if err != nil {
 			return err
 		}
 	}
 	for _, from := range r.inOrder() {
-		if err := t.c.Exec("INSERT OR REPLACE INTO origin (id, counter) VALUES (?, ?)", from[:], int64(r.counters[from])); err != nil {
+		if err := t.C.Exec("INSERT OR REPLACE INTO origin (id, counter) VALUES (?, ?)", from[:], int64(r.counters[from])); err != nil {
 			return err
 		}
 	}
 	n := &r.now
-	ours, err := t.c.Row(nil, "UPDATE replica SET version = ?, applied = ?, at = ?, last = ?, hash = ? WHERE id = 1 AND applied = ? AND hash = ? RETURNING 1",
+	ours, err := t.C.Row(nil, "UPDATE replica SET version = ?, applied = ?, at = ?, last = ?, hash = ? WHERE id = 1 AND applied = ? AND hash = ? RETURNING 1",
 		n.Version, int64(n.Applied), n.At, int64(n.Last), int64(n.Hash), int64(r.file.Applied), int64(r.file.Hash))
 	if err == nil && !ours {
 		err = fmt.Errorf("%w: another process has changed its place in the log", sqlite.ErrDamaged)

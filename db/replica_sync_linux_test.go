@@ -21,7 +21,7 @@ func TestReplicasApplyAgainWhatAPowerCutTook(t *testing.T) {
 	}
 	b.catchUp()
 	b.poke(func() {
-		if level, err := b.w.c.Number("PRAGMA synchronous"); level != 1 || err != nil {
+		if level, err := b.w.C.Number("PRAGMA synchronous"); level != 1 || err != nil {
 			t.Errorf("synchronous is %d, %v; want 1, NORMAL", level, err)
 		}
 	})

@@ -144,7 +144,7 @@ func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	l, a, b := pair(t)
 	k := a.issue("bob^demo")
 	b.catchUp()
-	b.poke(func() { b.want("", b.w.c.WaitForLock(200*time.Millisecond)) }) // more than the moments for which the store's own checkpoints hold a lock
+	b.poke(func() { b.want("", b.w.C.WaitForLock(200*time.Millisecond)) }) // more than the moments for which the store's own checkpoints hold a lock
 	free := b.occupy()
 	_, err := b.Send(b.message(k, 1))
 	b.want(relay.StoreFailed, err)
@@ -156,7 +156,7 @@ func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	l.wantLength(t, before)
 	free()
 	b.catchUp()
-	b.poke(func() { b.want("", b.w.c.WaitForLock(time.Minute)) }) // when it has run, the node takes writes again
+	b.poke(func() { b.want("", b.w.C.WaitForLock(time.Minute)) }) // when it has run, the node takes writes again
 	b.mustSend(k, 5)                                              // the same nonce, because nothing was written
 	wantEnd(a, b)
 	wantMessages(b, 3)

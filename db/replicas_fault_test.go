@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -78,7 +79,7 @@ func TestReplicasRefuseWritesBeforeTheLogWhileTheirDiskIsFull(t *testing.T) {
 	l.wantLength(t, before)
 	b.limitPages(1_000_000)
 	b.catchUp()
-	b.poke(b.w.disk.check)
+	b.poke(b.w.Disk.Check)
 	b.mustSend(k, 3)
 	_, err = b.Acknowledge(ack)
 	b.want("", err)
@@ -90,9 +91,9 @@ func TestReplicasRefuseWritesBeforeTheLogWhileTheirDiskIsFull(t *testing.T) {
 // these, SQLite finds the disk full.
 func (n *node) limitPages(most int) {
 	n.poke(func() {
-		pages, err := n.w.c.Number("PRAGMA page_count")
+		pages, err := n.w.C.Number("PRAGMA page_count")
 		if err == nil {
-			_, err = n.w.c.Number(fmt.Sprintf("PRAGMA max_page_count = %d", max(most, int(pages))))
+			_, err = n.w.C.Number(fmt.Sprintf("PRAGMA max_page_count = %d", max(most, int(pages))))
 		}
 		if err != nil {
 			n.Error(err)
@@ -133,7 +134,7 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	b.start()
 	b.catchUp()
 	b.log.cut.Lock()
-	before, sent := l.length(), make(chan error, 2*maxQueue)
+	before, sent := l.length(), make(chan error, 2*engine.MaxQueue)
 	done := func(_ relay.Sent, err error) { sent <- err }
 	for i := range uint64(mostFlights) {
 		b.SendThen(b.message(k, 0), done)
@@ -141,7 +142,7 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	}
 	flood := b.message(k, 0)
 	flood.OnlyReplay = true // in the end each is refused, and writes no rows
-	for range maxQueue / 2 {
+	for range engine.MaxQueue / 2 {
 		m := *flood
 		b.SendThen(&m, done)
 	}
@@ -151,10 +152,10 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	l.wantLength(t, before+mostFlights)
 	b.log.cut.Unlock()
 	outcomes := map[relay.Code]int{}
-	for range mostFlights + maxQueue/2 + 1 {
+	for range mostFlights + engine.MaxQueue/2 + 1 {
 		outcomes[relay.ErrorCode(<-sent)]++
 	}
-	if outcomes[relay.NonceReused] != maxQueue/2 || outcomes[""] != mostFlights+1 {
+	if outcomes[relay.NonceReused] != engine.MaxQueue/2 || outcomes[""] != mostFlights+1 {
 		t.Errorf("once the entries come, the outcomes are %v", outcomes)
 	}
 	wantEnd(a, b)
@@ -166,9 +167,9 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
 	p := newProposer(nil, nil, file.LogID{})
 	add := func(payload int) {
-		j, err := newTable(nouns{}, nil).jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
+		j, err := newTable(nouns{}, nil).JobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
-			err = p.queue.Add(0, j.size(), op{job: &proposal{job: j}})
+			err = p.queue.Add(0, j.Size(), engine.Op{Job: &proposal{Job: j}})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -103,7 +104,7 @@ func kindsOfAll(l *testLog, from origin) map[string]int {
 // poke calls f on the writer's goroutine, after a transaction.
 func (n *node) poke(f func()) {
 	done := make(chan struct{})
-	n.w.enqueue(&choreJob{poke{}, func(error) {
+	n.w.Enqueue(&engine.ChoreJob{Chore: poke{}, Done: func(error) {
 		f()
 		close(done)
 	}}, 0)
@@ -113,8 +114,8 @@ func (n *node) poke(f func()) {
 // poke is a chore that does nothing.
 type poke struct{}
 
-func (poke) apply(*tx) error { return nil }
-func (poke) size() int       { return 0 }
+func (poke) Apply(*engine.Tx) error { return nil }
+func (poke) Size() int              { return 0 }
 
 // waitFor gives a channel that is closed when the log has a write of a type.
 func (l *testLog) waitFor(kind string) <-chan struct{} {

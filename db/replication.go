@@ -8,15 +8,16 @@ import (
 
 	"relay/db/admin"
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/relay"
 )
 
-// replication is the sharedLog of a node: it brings writes into the log of Options.Log, and
+// replication is the Log of a node: it brings writes into the log of Options.Log, and
 // applies its entries.
 type replication struct {
 	db      *DB
-	w       *writer
+	w       *engine.Store
 	replica *replica
 	follow  *follower // hands the entries of the log over
 	propose *proposer // brings writes into the log
@@ -27,57 +28,57 @@ type replication struct {
 // copy. It refuses a file that does not fit the options.
 func (d *DB) openLog() error {
 	w := d.w
-	at, follows, err := file.ReadReplica(w.c)
+	at, follows, err := file.ReadReplica(w.C)
 	switch {
 	case err != nil:
 		return err
-	case d.opts.Log == nil && follows && !d.w.opts.Serve:
-		w.log = &handover{w: w, admin: admin.NewClient(d.w.path, adminGreeting(d.w.IDs))}
+	case d.opts.Log == nil && follows && !d.w.Opts.Serve:
+		w.Log = &handover{w: w, admin: admin.NewClient(d.w.Path, adminGreeting(d.w.IDs))}
 		return nil
 	case d.opts.Log == nil && follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.w.path)
+		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.w.Path)
 	case d.opts.Log == nil:
 		return nil
-	case !d.w.opts.Serve:
+	case !d.w.Opts.Serve:
 		return errors.New("only a server can follow a log")
 	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
-		return fmt.Errorf("%s follows a log already", d.w.path)
+		return fmt.Errorf("%s follows a log already", d.w.Path)
 	case follows && at.Version > newestRules:
-		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.w.path, at.Version, newestRules)
+		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.w.Path, at.Version, newestRules)
 	case !follows && !d.opts.FoundLog:
-		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.w.path)
+		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.w.Path)
 	case !follows:
 		if at, err = becomeCopy(w); err != nil {
 			return err
 		}
 	}
 	l := &replication{db: d, w: w}
-	add(w.table, kind[*relay.Activate, none]{decide: l.activate, silent: true})
+	engine.Add(w.Table, engine.Kind[*relay.Activate, engine.None]{Decide: l.activate, Silent: true})
 	if l.replica, err = newReplica(w, at); err != nil {
 		return err
 	}
 	if err := leaveSyncs(w); err != nil {
 		return err
 	}
-	w.last, w.ordered = at.Last, true
-	w.log = l
-	w.add(l.replica)
-	w.add(&activation{w: w, replica: l.replica, common: d.opts.CommonRules})
+	w.Last, w.Ordered = at.Last, true
+	w.Log = l
+	w.Add(l.replica)
+	w.Add(&activation{w: w, replica: l.replica, common: d.opts.CommonRules})
 	l.propose = newProposer(w, d.opts.Log, at.Log)
-	l.propose.refusal, l.propose.fresh = l.refusal, d.w.opts.Fresh
+	l.propose.refusal, l.propose.fresh = l.refusal, d.w.Opts.Fresh
 	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
 	l.follow = newFollower(l, d.opts.Log, at.Applied)
-	l.admin, err = admin.Listen(d.w.path, adminGreeting(d.w.IDs))
+	l.admin, err = admin.Listen(d.w.Path, adminGreeting(d.w.IDs))
 	return err
 }
 
-func (l *replication) Enqueue(j job, of relay.MechaNumber) { l.propose.enqueue(j, of) }
-func (l *replication) Take() []op                          { return l.follow.take() }
-func (l *replication) Apply(ops []op)                      { l.follow.apply(ops) }
-func (l *replication) Time() int64                         { return l.replica.file.At }
-func (l *replication) Used(n relay.NonceHash) bool         { return l.replica.used(n) }
-func (l *replication) Waiting() (n int, oldest time.Time)  { return l.propose.waiting() }
-func (l *replication) Applied() uint64                     { return l.replica.place.Load().Applied }
+func (l *replication) Enqueue(j engine.Job, of relay.MechaNumber) { l.propose.enqueue(j, of) }
+func (l *replication) Take() []engine.Op                          { return l.follow.take() }
+func (l *replication) Apply(ops []engine.Op)                      { l.follow.apply(ops) }
+func (l *replication) Time() int64                                { return l.replica.file.At }
+func (l *replication) Used(n relay.NonceHash) bool                { return l.replica.used(n) }
+func (l *replication) Waiting() (n int, oldest time.Time)         { return l.propose.waiting() }
+func (l *replication) Applied() uint64                            { return l.replica.place.Load().Applied }
 
 func (l *replication) Start() {
 	go l.propose.run()
@@ -89,11 +90,11 @@ func (l *replication) Start() {
 func (l *replication) Stop() {
 	moment, cancel := context.WithTimeout(context.Background(), l.propose.patience.closing)
 	defer cancel()
-	if l.w.failed() != nil { // there will be no outcome
+	if l.w.Failed() != nil { // there will be no outcome
 		cancel()
 	}
 	settled := make(chan struct{})
-	l.w.finishLater(&choreJob{done: func(error) { l.db.retention.end(settled) }}, nil) // on the writer's goroutine
+	l.w.FinishLater(&engine.ChoreJob{Done: func(error) { l.db.retention.end(settled) }}, nil) // on the writer's goroutine
 	select {
 	case <-settled:
 	case <-moment.Done():
@@ -114,11 +115,11 @@ func (l *replication) Keeps() bool {
 // could. Such a write must not come into the log, since its client would not learn its
 // outcome. Safe for concurrent use.
 func (l *replication) refusal() error {
-	if err := l.w.failed(); err != nil {
+	if err := l.w.Failed(); err != nil {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
 	}
-	if l.w.disk.cramped.Load() {
-		return errNoRoom(errCramped)
+	if l.w.Disk.Cramped.Load() {
+		return engine.ErrNoRoom(engine.ErrCramped)
 	}
 	if stuck := l.follow.stuck.Load(); stuck != nil {
 		return *stuck
@@ -132,17 +133,17 @@ func (l *replication) Await(ctx context.Context, p relay.Position) error {
 	if p <= last {
 		return nil
 	}
-	lag := time.NewTimer(longestLag)
+	lag := time.NewTimer(engine.LongestLag)
 	defer lag.Stop()
 	for p > last {
 		select {
 		case <-moved:
 			last, moved = reach.look()
 		case <-lag.C:
-			return errNotCurrent("this node of the cluster does not have this message yet; ask another one")
+			return engine.ErrNotCurrent("this node of the cluster does not have this message yet; ask another one")
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.db.w.done:
+		case <-l.db.w.Done:
 			return readers.ErrShuttingDown()
 		}
 	}

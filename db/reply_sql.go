@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -15,13 +16,13 @@ import (
 // Errors: RateLimited, if too many reads of the sender wait; Internal; that of ctx. Safe for
 // concurrent use.
 func (m *messages) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
-	return readReply(ctx, m.w.as(q.Question.Sender), q)
+	return readReply(ctx, m.w.As(q.Question.Sender), q)
 }
 
 // readReply is Reply for a viewer. Most replies are among the first rows, so it begins with a point.
-func readReply(ctx context.Context, v viewer, q relay.ReplyQuery) (relay.ReplyFound, error) {
+func readReply(ctx context.Context, v engine.Viewer, q relay.ReplyQuery) (relay.ReplyFound, error) {
 	s := replySearch{ReplyQuery: q}
-	for in := v.point; ; in = v.scan {
+	for in := v.Point; ; in = v.Scan {
 		if err := in(ctx, s.goOn); err != nil || s.done {
 			return s.found, err
 		}
@@ -40,7 +41,7 @@ const maxNaming = 1000 // messages that name the question
 
 // goOn looks at the messages that name the question, and then, with each call, at the next
 // pieceRows of its conversation. The search is done when it has a reply.
-func (s *replySearch) goOn(x *rx) error {
+func (s *replySearch) goOn(x *engine.Rx) error {
 	q := s.Question
 	if s.conversation == 0 {
 		s.found.Upto = max(s.After, q.Position)
@@ -62,7 +63,7 @@ func (s *replySearch) goOn(x *rx) error {
 }
 
 // begin looks at the messages that name the question, and finds its conversation.
-func (s *replySearch) begin(x *rx) error {
+func (s *replySearch) begin(x *engine.Rx) error {
 	question := s.Question.Position
 	u, err := findReplies(x, question, question)
 	if err != nil {
@@ -73,13 +74,13 @@ func (s *replySearch) begin(x *rx) error {
 		return err
 	}
 	s.found.Upto = max(s.After, s.Question.Position)
-	kept, err := x.c.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) }, "SELECT coalesce(conversation, position) FROM message WHERE position = ?", int64(question))
+	kept, err := x.C.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) }, "SELECT coalesce(conversation, position) FROM message WHERE position = ?", int64(question))
 	s.done = !kept // the question was removed, and nothing tells its conversation
 	return err
 }
 
 // look looks for a reply among the messages at some positions. It returns how many they are.
-func (s *replySearch) look(x *rx, positions string, of []any, where string, more ...any) (n int, err error) {
+func (s *replySearch) look(x *engine.Rx, positions string, of []any, where string, more ...any) (n int, err error) {
 	args := append(append(append([]any(nil), of...), int64(s.Question.Recipient), int64(s.Question.Sender)), more...)
 	found, _, err := readMessages(x, 1, messagesAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *replySearch) look(x *rx, positions string, of []any, where string, more
 		s.found.Reply.Payload, err = payload(x, found[0].Position)
 		return 0, err
 	}
-	_, err = x.c.Row(func(r *sqlite.Rows) { n, s.found.Upto = int(r.Int(0)), max(s.found.Upto, relay.Position(r.Int(1))) },
+	_, err = x.C.Row(func(r *sqlite.Rows) { n, s.found.Upto = int(r.Int(0)), max(s.found.Upto, relay.Position(r.Int(1))) },
 		"SELECT count(*), max(position) FROM ("+positions+")", of...)
 	s.found.Looked += n
 	return n, err

@@ -33,7 +33,7 @@ func TestARestoreGivesNoIDTwice(t *testing.T) {
 			sendAt(t, lost, clock, k)
 			dir := t.TempDir()
 			copied, restored := filepath.Join(dir, "copy.db"), filepath.Join(dir, "relay.db")
-			if _, err := file.Backup(t.Context(), file.BackupOptions{From: lost.w.path, To: copied, Schema: lost.w.opts.Schema}); err != nil {
+			if _, err := file.Backup(t.Context(), file.BackupOptions{From: lost.w.Path, To: copied, Schema: lost.w.Opts.Schema}); err != nil {
 				t.Fatal(err)
 			}
 			clock.set(c.lost)
@@ -47,9 +47,9 @@ func TestARestoreGivesNoIDTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.there {
-				restored = lost.w.path
+				restored = lost.w.Path
 			}
-			o := file.BackupOptions{From: copied, To: restored, Schema: lost.w.opts.Schema, Replace: c.there}
+			o := file.BackupOptions{From: copied, To: restored, Schema: lost.w.Opts.Schema, Replace: c.there}
 			if _, err := file.Restore(t.Context(), file.RestoreOptions{BackupOptions: o}); err != nil {
 				t.Fatal(err)
 			}

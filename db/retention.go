@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -37,8 +38,8 @@ const (
 
 // retention removes messages, on the writer's goroutine. Only a server has one that works.
 type retention struct {
-	quiet
-	w          *writer
+	engine.Quiet
+	w          *engine.Store
 	dictionary *dictionary
 	directory  *directory
 	learning   *learning
@@ -100,8 +101,8 @@ type asked struct {
 	ended bool
 }
 
-func newRetention(w *writer, keep, keepExpired time.Duration, running func(time.Time) time.Duration) *retention {
-	r := &retention{w: w, keep: keep, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, readsAsked: true}
+func newRetention(w *engine.Store, keep, keepExpired time.Duration, running func(time.Time) time.Duration) *retention {
+	r := &retention{w: w, keep: keep, running: running, trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: unlister{w: w}, readsAsked: true}
 	r.walk(keep, false)
 	r.walk(keepExpired, true)
 	if r.emptyFor = keep; r.emptyFor == 0 {
@@ -126,12 +127,12 @@ func (r *retention) walk(age time.Duration, expired bool) {
 }
 
 // works tells whether this process removes messages.
-func (r *retention) works() bool { return r.w.opts.Serve }
+func (r *retention) works() bool { return r.w.Opts.Serve }
 
 func (r *retention) Due(time.Time) bool { return r.works() }
 
 func (r *retention) Do(time.Time) {
-	if r.w.idle {
+	if r.w.Idle {
 		r.alone()
 	} else {
 		r.join()
@@ -145,8 +146,8 @@ func (r *retention) join() {
 		return
 	}
 	r.goal = busyPiece
-	if j := r.piece(r.w.opts.Now()); j != nil && !r.proposes(j) {
-		r.w.join(j)
+	if j := r.piece(r.w.Opts.Now()); j != nil && !r.proposes(j) {
+		r.w.Join(j)
 	}
 }
 
@@ -157,12 +158,12 @@ func (r *retention) alone() {
 		return
 	}
 	r.goal = quietPiece
-	for time.Since(began) < quietPieces && r.w.queued() == 0 && r.w.failed() == nil {
-		j := r.piece(r.w.opts.Now())
+	for time.Since(began) < quietPieces && r.w.Queued() == 0 && r.w.Failed() == nil {
+		j := r.piece(r.w.Opts.Now())
 		if j == nil || r.proposes(j) {
 			return
 		}
-		r.w.commit([]op{{job: j}})
+		r.w.Commit([]engine.Op{{Job: j}})
 		if r.goal == 0 { // it failed
 			return
 		}
@@ -171,14 +172,14 @@ func (r *retention) alone() {
 
 // proposes hands a piece to the log, and returns true, if it is a write and there is a log.
 // Then no other piece follows before it has ended.
-func (r *retention) proposes(j job) bool {
-	r.proposed = r.w.log != nil && j.shared() != nil
-	return r.proposed && r.w.proposes(j)
+func (r *retention) proposes(j engine.Job) bool {
+	r.proposed = r.w.Log != nil && j.Shared() != nil
+	return r.proposed && r.w.Proposes(j)
 }
 
 // piece gives the next piece of work; nil if there is none. The order matters: rows of
 // mailboxes go before more messages do, and the file gets shorter when these have gone.
-func (r *retention) piece(now time.Time) job {
+func (r *retention) piece(now time.Time) engine.Job {
 	if r.proposed || r.ending {
 		return nil
 	}
@@ -227,11 +228,11 @@ func (r *retention) every() time.Duration {
 	for _, p := range r.passes {
 		every = min(every, p.age/runsPerAge)
 	}
-	return max(every, tasksEvery)
+	return max(every, engine.TasksEvery)
 }
 
 // begin begins a run, unless the clock is in doubt, and gives its first piece.
-func (r *retention) begin(now time.Time, running time.Duration) job {
+func (r *retention) begin(now time.Time, running time.Duration) engine.Job {
 	every := r.every()
 	r.nextRun = running + every
 	if len(r.passes) == 0 {
@@ -241,7 +242,7 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 	for _, p := range r.passes {
 		oldest, err := r.oldestOf(p)
 		if err != nil {
-			r.w.opts.Logger.Error("cannot look for messages to remove", "error", err)
+			r.w.Opts.Logger.Error("cannot look for messages to remove", "error", err)
 			return nil
 		}
 		due = p.begin(now, oldest, every) || due
@@ -255,7 +256,7 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 		}
 		return nil
 	}
-	keeps := r.w.keeps()
+	keeps := r.w.Keeps()
 	if !keeps { // the messages are another node's to remove
 		for _, p := range r.passes {
 			p.target = time.Time{}
@@ -320,7 +321,7 @@ func (p *pass) done(out relay.Pruned) {
 }
 
 // prunePiece makes the next write of a pass.
-func (r *retention) prunePiece(p *pass, now time.Time) job {
+func (r *retention) prunePiece(p *pass, now time.Time) engine.Job {
 	w := &relay.PruneMessages{At: now, After: p.after, Most: r.most}
 	if p.expired {
 		w.ExpiredAfter, w.ExpiredBefore = p.afterAt, p.target
@@ -339,7 +340,7 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 			r.most = min(r.most*2, mostMost)
 		}
 		p.done(out)
-		r.w.measures.Removed.Add(int64(out.Messages))
+		r.w.Measures.Removed.Add(int64(out.Messages))
 		r.toSay.Messages, r.toSay.Bytes = r.toSay.Messages+out.Messages, r.toSay.Bytes+out.Bytes
 		a := r.asked
 		if a == nil || p != &a.pass {
@@ -359,7 +360,7 @@ func (r *retention) tidy(a *asked, now time.Time) {
 	r.pushes, r.space.checked = relay.PositionAt(a.upto), time.Time{}
 }
 
-func (r *retention) unusedPiece(now time.Time) job {
+func (r *retention) unusedPiece(now time.Time) engine.Job {
 	w := *r.unused
 	w.At = now
 	return timed(r, &w, func(out relay.PrunedUnused, err error) {
@@ -376,14 +377,14 @@ func (r *retention) unusedPiece(now time.Time) job {
 	})
 }
 
-func (r *retention) unlistPiece() job {
+func (r *retention) unlistPiece() engine.Job {
 	l := &unlisting{u: &r.unlist}
 	return r.choreOf(l, func() { r.unlist.applied(l) })
 }
 
 // choreOf makes a piece of a chore. done is called once it is committed.
-func (r *retention) choreOf(c chore, done func()) job {
-	return &choreJob{&timedChore{c, r}, func(err error) {
+func (r *retention) choreOf(c engine.Chore, done func()) engine.Job {
+	return &engine.ChoreJob{Chore: &timedChore{c, r}, Done: func(err error) {
 		if r.pieceEnded(err) {
 			done()
 		}
@@ -391,10 +392,10 @@ func (r *retention) choreOf(c chore, done func()) job {
 }
 
 // timed makes the job of a write, and measures how long it takes to be applied.
-func timed[O any, W relay.Write](r *retention, write W, done func(O, error)) job {
-	j := taskOf(r.w.table, write, done)
-	decide := j.decide
-	j.decide = func(t *tx, w W) (O, error) {
+func timed[O any, W relay.Write](r *retention, write W, done func(O, error)) engine.Job {
+	j := engine.TaskOf(r.w.Table, write, done)
+	decide := j.Decide
+	j.Decide = func(t *engine.Tx, w W) (O, error) {
 		began := time.Now()
 		defer func() { r.took = time.Since(began) }()
 		return decide(t, w)
@@ -404,14 +405,14 @@ func timed[O any, W relay.Write](r *retention, write W, done func(O, error)) job
 
 // timedChore is timed for a chore.
 type timedChore struct {
-	chore
+	engine.Chore
 	r *retention
 }
 
-func (c *timedChore) apply(t *tx) error {
+func (c *timedChore) Apply(t *engine.Tx) error {
 	began := time.Now()
 	defer func() { c.r.took = time.Since(began) }()
-	return c.chore.apply(t)
+	return c.Chore.Apply(t)
 }
 
 // pieceEnded takes the rest that follows a piece. It returns false if the piece failed.
@@ -421,10 +422,10 @@ func (r *retention) pieceEnded(err error) bool {
 	case err != nil:
 		r.restUntil, r.goal = time.Now().Add(retryAfter), 0
 		if relay.ErrorCode(err) == relay.DiskFull {
-			r.w.checkpoints.copySoon = true // once it is copied, the log begins again, and has some room
+			r.w.Checkpoints.CopySoon = true // once it is copied, the log begins again, and has some room
 			r.most, r.space.pages = max(r.most/2, leastMost), max(r.space.pages/2, leastPages)
-		} else if r.w.failed() == nil {
-			r.w.opts.Logger.Warn("no messages were removed just now", "error", err)
+		} else if r.w.Failed() == nil {
+			r.w.Opts.Logger.Warn("no messages were removed just now", "error", err)
 		}
 	case r.goal == busyPiece:
 		rest := time.Duration(restAfter)
@@ -437,9 +438,9 @@ func (r *retention) pieceEnded(err error) bool {
 }
 
 // Arrived takes the messages whose removal was committed.
-func (r *retention) Arrived(t *tx) {
-	if r.w.opts.Serve {
-		r.unlist.removed(r.mailbox.removed, r.running(r.w.opts.Now()))
+func (r *retention) Arrived(t *engine.Tx) {
+	if r.w.Opts.Serve {
+		r.unlist.removed(r.mailbox.removed, r.running(r.w.Opts.Now()))
 	}
 }
 
@@ -449,7 +450,7 @@ func (r *retention) Forget() { r.readsAsked = true }
 // behind tells whether a run that should be over is still under way, and not because it
 // has much to catch up with.
 func (r *retention) behind() bool {
-	if r.running(r.w.opts.Now()) < r.nextRun {
+	if r.running(r.w.Opts.Now()) < r.nextRun {
 		return false
 	}
 	for _, p := range r.passes {
@@ -463,7 +464,7 @@ func (r *retention) behind() bool {
 // say logs what was removed, not more often than once a minute.
 func (r *retention) say() {
 	if r.toSay.Messages > 0 && time.Since(r.said) >= sayEvery {
-		r.w.opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)
+		r.w.Opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)
 		r.toSay, r.said = relay.Pruned{}, time.Now()
 	}
 }

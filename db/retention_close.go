@@ -1,5 +1,9 @@
 package db
 
+import (
+	"relay/db/internal/engine"
+)
+
 import "relay/db/relay"
 
 // What the removal of messages does when the store closes.
@@ -20,29 +24,29 @@ func (r *retention) settle() {
 	settled := r.settled
 	r.settled = nil
 	if r.mustAudit() {
-		r.proposes(r.auditPiece(r.w.opts.Now(), 0))
+		r.proposes(r.auditPiece(r.w.Opts.Now(), 0))
 	}
 	close(settled)
 }
 
 // mustAudit tells whether something was removed that the audit log does not say.
 func (r *retention) mustAudit() bool {
-	return r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{})
+	return r.toAudit.Messages > 0 && r.w.Opts.By != (relay.Actor{})
 }
 
 // Flush deletes the rows of removed messages when the store closes, and notes what was
 // removed: in the audit log, unless end has done that, and for a command that waits.
 func (r *retention) Flush() {
-	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
-	if can() && r.w.log == nil && r.mustAudit() {
-		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
+	can := func() bool { return r.works() && r.w.Failed() == nil && !r.w.Disk.Low.Load() }
+	if can() && r.w.Log == nil && r.mustAudit() {
+		r.w.Commit([]engine.Op{{Job: r.auditPiece(r.w.Opts.Now(), 0)}})
 	}
 	if can() && r.asked != nil && r.asked.so != r.asked.noted {
-		r.w.commit([]op{{job: r.notePiece(r.w.opts.Now())}})
+		r.w.Commit([]engine.Op{{Job: r.notePiece(r.w.Opts.Now())}})
 	}
 	for can() && r.unlist.left() {
 		r.goal = quietPiece
-		r.w.commit([]op{{job: r.unlistPiece()}})
+		r.w.Commit([]engine.Op{{Job: r.unlistPiece()}})
 		if r.goal == 0 {
 			return
 		}

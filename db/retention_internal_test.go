@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -33,8 +34,8 @@ func mustReach(t *testing.T, d *DB, what, query string, most int64) {
 // scalar reads a number.
 func scalar(t *testing.T, d *DB, query string) (n int64) {
 	t.Helper()
-	err := d.w.as(0).point(t.Context(), func(x *rx) (err error) {
-		n, err = x.c.Number(query)
+	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) (err error) {
+		n, err = x.C.Number(query)
 		return err
 	})
 	if err != nil {
@@ -47,9 +48,9 @@ func scalar(t *testing.T, d *DB, query string) (n int64) {
 func counted(t *testing.T, d *DB) map[string]int64 {
 	t.Helper()
 	all := map[string]int64{}
-	err := d.w.as(0).point(t.Context(), func(x *rx) error {
+	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
 		var names []string
-		r := x.c.Query("SELECT name FROM sqlite_schema WHERE type = 'table'")
+		r := x.C.Query("SELECT name FROM sqlite_schema WHERE type = 'table'")
 		for r.Next() {
 			names = append(names, r.Text(0))
 		}
@@ -57,13 +58,13 @@ func counted(t *testing.T, d *DB) map[string]int64 {
 			return err
 		}
 		for _, name := range names {
-			n, err := x.c.Number("SELECT count(*) FROM " + name)
+			n, err := x.C.Number("SELECT count(*) FROM " + name)
 			if err != nil {
 				return err
 			}
 			all[name] = n
 		}
-		n, err := x.c.Number("PRAGMA page_count")
+		n, err := x.C.Number("PRAGMA page_count")
 		all["pages"] = n
 		return err
 	})
@@ -128,7 +129,7 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	}
 	t.Logf("after %d %v", half, early)
 	t.Logf("after %d %v", 2*half, late)
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func TestAClockThatJumpsRemovesNothingAtFirst(t *testing.T) {
 			jump := func(by time.Duration) {
 				c.set(by)
 				if restart {
-					path := d.w.path
+					path := d.w.Path
 					if err := d.Close(); err != nil {
 						t.Fatal(err)
 					}
@@ -253,7 +254,7 @@ func TestNoncesOutliveTheirMessages(t *testing.T) {
 	if err != nil || out.(relay.Pruned).Messages != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +324,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			in, err := Inspect(d.w.path)
+			in, err := Inspect(d.w.Path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +333,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 			if err != nil || would.Messages != 396 || would.Kept != 4 {
 				t.Errorf("it would remove %+v, %v", would, err)
 			}
-			did, err := Prune(t.Context(), PruneOptions{Path: d.w.path, Schema: d.w.opts.Schema, Before: before})
+			did, err := Prune(t.Context(), PruneOptions{Path: d.w.Path, Schema: d.w.Opts.Schema, Before: before})
 			if err != nil || did != (PruneResult{int64(would.Messages), would.Bytes, int64(would.Kept)}) {
 				t.Errorf("it removed %+v, %v", did, err)
 			}
@@ -341,10 +342,10 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if size := fileSize(d.w.path); size > 3<<20 {
+			if size := fileSize(d.w.Path); size > 3<<20 {
 				t.Errorf("the file has %d bytes", size)
 			}
-			if _, said, r := checked(t, d.w.path); r.Faults > 0 || r.Messages != 4 {
+			if _, said, r := checked(t, d.w.Path); r.Faults > 0 || r.Messages != 4 {
 				t.Errorf("%d messages; %s", r.Messages, said)
 			}
 		})
@@ -357,11 +358,11 @@ type retentionState struct {
 	idle bool
 }
 
-func (s *retentionState) size() int { return 0 }
+func (s *retentionState) Size() int { return 0 }
 
-func (s *retentionState) apply(t *tx) error {
+func (s *retentionState) Apply(t *engine.Tx) error {
 	r := s.retention
-	s.idle = r.running(t.w.opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil
+	s.idle = r.running(t.Store.Opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil
 	for _, p := range r.passes {
 		s.idle = s.idle && p.target.IsZero()
 	}
@@ -373,7 +374,7 @@ func mustRun(t *testing.T, d *DB) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s, done := &retentionState{retention: d.retention}, make(chan error, 1)
-		d.w.submit(s, 0, func(err error) { done <- err })
+		d.w.Submit(s, 0, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}

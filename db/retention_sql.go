@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -18,13 +19,13 @@ func (r *retention) start(now time.Time) error {
 	if err := r.unlist.start(); err != nil {
 		return err
 	}
-	ms, err := r.w.c.Number("SELECT value FROM setting WHERE name = 'clock'")
+	ms, err := r.w.C.Number("SELECT value FROM setting WHERE name = 'clock'")
 	if err != nil {
 		return err
 	}
 	sure := relay.UnixMilli(ms)
-	if sure.IsZero() && r.w.last > 0 { // the first start that notes the clock
-		sure = r.w.last.Time()
+	if sure.IsZero() && r.w.Last > 0 { // the first start that notes the clock
+		sure = r.w.Last.Time()
 	}
 	r.trust.start(sure, r.running(now))
 	return nil
@@ -36,7 +37,7 @@ func (r *retention) oldestOf(p *pass) (oldest time.Time, err error) {
 	if p.expired {
 		query, at = "SELECT min(expires_at) FROM message INDEXED BY message_expired WHERE state = 3", relay.UnixMilli
 	}
-	_, err = r.w.c.Row(func(row *sqlite.Rows) {
+	_, err = r.w.C.Row(func(row *sqlite.Rows) {
 		if !row.Null(0) {
 			oldest = at(row.Int(0))
 		}
@@ -45,7 +46,7 @@ func (r *retention) oldestOf(p *pass) (oldest time.Time, err error) {
 }
 
 // clockPiece notes in the file how far the clock has gone on, if it can be believed.
-func (r *retention) clockPiece(now time.Time, running time.Duration) job {
+func (r *retention) clockPiece(now time.Time, running time.Duration) engine.Job {
 	r.nextNote = running + noteClock
 	if !r.trust.believes(now, running) {
 		return nil
@@ -55,17 +56,17 @@ func (r *retention) clockPiece(now time.Time, running time.Duration) job {
 
 type noteOfClock int64
 
-func (n noteOfClock) size() int { return 0 }
+func (n noteOfClock) Size() int { return 0 }
 
-func (n noteOfClock) apply(t *tx) error {
-	return t.c.Exec("UPDATE setting SET value = ? WHERE name = 'clock'", int64(n))
+func (n noteOfClock) Apply(t *engine.Tx) error {
+	return t.C.Exec("UPDATE setting SET value = ? WHERE name = 'clock'", int64(n))
 }
 
 // auditPiece notes in the audit log what was removed by age since the last such note. A
 // command that had messages removed makes its own note.
-func (r *retention) auditPiece(now time.Time, running time.Duration) job {
+func (r *retention) auditPiece(now time.Time, running time.Duration) engine.Job {
 	noted := r.toAudit
-	act := &relay.Act{At: now, By: r.w.opts.By, What: relay.ActMessagesPruned,
+	act := &relay.Act{At: now, By: r.w.Opts.By, What: relay.ActMessagesPruned,
 		Detail: fmt.Sprintf("%d messages by their age or expiry, with %d bytes of payload", noted.Messages, noted.Bytes)}
 	return timed(r, act, func(_ any, err error) {
 		defer r.settle()
@@ -77,7 +78,7 @@ func (r *retention) auditPiece(now time.Time, running time.Duration) job {
 }
 
 // pushPiece deletes notes of pushes, some rows of them.
-func (r *retention) pushPiece() job {
+func (r *retention) pushPiece() engine.Job {
 	d := &dropPushes{before: r.pushes}
 	return r.choreOf(d, func() {
 		if !d.more {
@@ -93,12 +94,12 @@ type dropPushes struct {
 
 const pushesAtOnce = 16 // rows, each of which may have thousands of notes
 
-func (d *dropPushes) size() int { return 0 }
+func (d *dropPushes) Size() int { return 0 }
 
-func (d *dropPushes) apply(t *tx) error {
-	before := t.c.Changes()
-	err := t.c.Exec("DELETE FROM push WHERE position IN (SELECT position FROM push WHERE position < ? ORDER BY position LIMIT ?)", int64(d.before), int64(pushesAtOnce))
-	d.more = t.c.Changes()-before == pushesAtOnce
+func (d *dropPushes) Apply(t *engine.Tx) error {
+	before := t.C.Changes()
+	err := t.C.Exec("DELETE FROM push WHERE position IN (SELECT position FROM push WHERE position < ? ORDER BY position LIMIT ?)", int64(d.before), int64(pushesAtOnce))
+	d.more = t.C.Changes()-before == pushesAtOnce
 	return err
 }
 
@@ -109,22 +110,22 @@ func (r *retention) readAsked() {
 		return
 	}
 	var a asked
-	found, err := r.w.c.Row(func(row *sqlite.Rows) {
+	found, err := r.w.C.Row(func(row *sqlite.Rows) {
 		a.id, a.target = row.Int(0), relay.Position(row.Int(1)).Time()
 		a.so.Messages, a.so.Bytes = int(row.Int(2)), row.Int(3)
 	}, "SELECT id, before, messages, bytes FROM prune WHERE ended_at IS NULL ORDER BY id LIMIT 1")
 	switch {
 	case err != nil:
-		r.w.opts.Logger.Warn("cannot look for what relay prune asks", "error", file.Explain(r.w.path, err))
+		r.w.Opts.Logger.Warn("cannot look for what relay prune asks", "error", file.Explain(r.w.Path, err))
 	case found:
 		r.asked = &a
-		r.w.opts.Logger.Info("relay prune asks to remove messages", "before", relay.FormatTime(a.target))
+		r.w.Opts.Logger.Info("relay prune asks to remove messages", "before", relay.FormatTime(a.target))
 	}
 }
 
 // notePiece tells the command how far its pass has come. If the command has taken back
 // its row, the pass ends.
-func (r *retention) notePiece(now time.Time) job {
+func (r *retention) notePiece(now time.Time) engine.Job {
 	a := r.asked
 	r.said = time.Now()
 	n := &noteOfPrune{id: a.id, so: a.so}
@@ -134,7 +135,7 @@ func (r *retention) notePiece(now time.Time) job {
 	return r.choreOf(n, func() {
 		a.noted = n.so
 		if n.gone || a.ended {
-			r.w.opts.Logger.Info("messages were removed for relay prune", "messages", a.so.Messages, "payload_bytes", a.so.Bytes, "kept", a.so.Kept)
+			r.w.Opts.Logger.Info("messages were removed for relay prune", "messages", a.so.Messages, "payload_bytes", a.so.Bytes, "kept", a.so.Kept)
 			r.asked, r.readsAsked, r.toSay = nil, true, relay.Pruned{}
 		}
 	})
@@ -149,14 +150,14 @@ type noteOfPrune struct {
 
 const prunesKept = 24 * time.Hour // rows that a killed command has left
 
-func (n *noteOfPrune) size() int { return 0 }
+func (n *noteOfPrune) Size() int { return 0 }
 
-func (n *noteOfPrune) apply(t *tx) error {
-	before := t.c.Changes()
-	err := t.c.Exec("UPDATE prune SET messages = ?, bytes = ?, kept = ?, ended_at = ? WHERE id = ?",
+func (n *noteOfPrune) Apply(t *engine.Tx) error {
+	before := t.C.Changes()
+	err := t.C.Exec("UPDATE prune SET messages = ?, bytes = ?, kept = ?, ended_at = ? WHERE id = ?",
 		int64(n.so.Messages), n.so.Bytes, int64(n.so.Kept), sqlite.OrNull(relay.MilliOf(n.endedAt)), n.id)
-	if n.gone = t.c.Changes() == before; err != nil || n.endedAt.IsZero() {
+	if n.gone = t.C.Changes() == before; err != nil || n.endedAt.IsZero() {
 		return err
 	}
-	return t.c.Exec("DELETE FROM prune WHERE ended_at < ?", n.endedAt.Add(-prunesKept).UnixMilli())
+	return t.C.Exec("DELETE FROM prune WHERE ended_at < ?", n.endedAt.Add(-prunesKept).UnixMilli())
 }

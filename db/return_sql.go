@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/relay"
 )
@@ -12,16 +13,16 @@ import (
 // the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
 // although End is false. Safe for concurrent use.
 func (m *messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
-	t := m.w.readers.Point(q.Mecha)
+	t := m.w.Readers.Point(q.Mecha)
 	t.Most = readers.AnyNumber // for the same reason as in Stream
-	return get(ctx, m.w.in(t), func(x *rx) (relay.ReturnPage, error) { return returned(x, q) })
+	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.ReturnPage, error) { return returned(x, q) })
 }
 
-func returned(x *rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
+func returned(x *engine.Rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	p := relay.ReturnPage{Upto: q.After}
 	var positions []relay.Position
 	rows := 0
-	r := x.c.Query(`SELECT message, again FROM attempt INDEXED BY attempt_recipient
+	r := x.C.Query(`SELECT message, again FROM attempt INDEXED BY attempt_recipient
 		WHERE recipient = ? AND again > ? AND (until IS NULL OR key IS NOT NULL) ORDER BY again LIMIT ?`, int64(q.Mecha), int64(q.After), int64(q.Limit))
 	for ; r.Next(); rows++ {
 		p.Upto = relay.Position(r.Int(1))
@@ -55,7 +56,7 @@ func returned(x *rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 }
 
 // leaveDeferred leaves out the messages that are put off, and numbers the attempts at others.
-func leaveDeferred(x *rx, p *relay.StreamPage) (err error) {
+func leaveDeferred(x *engine.Rx, p *relay.StreamPage) (err error) {
 	p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool {
 		if err != nil || !m.State.Pending() {
 			return false

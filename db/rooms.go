@@ -1,5 +1,9 @@
 package db
 
+import (
+	"relay/db/internal/engine"
+)
+
 import "time"
 
 // nouns has the rooms by their names, for each other.
@@ -16,7 +20,7 @@ type nouns struct {
 }
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
-func newRooms(w *writer, o *Options) (n nouns, all []room) {
+func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.dictionary, n.mailbox, n.replays, n.directory = newDictionary(w), newMailbox(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
 	n.learning, n.messages, n.progress, n.sending = newLearning(w, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
 	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
@@ -29,12 +33,12 @@ func newRooms(w *writer, o *Options) (n nouns, all []room) {
 	r := n.retention
 	r.dictionary, r.directory, r.learning, r.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
 	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
-	return n, []room{n.progress, n.learning, n.replays, n.mailbox, n.dictionary, n.sending, n.retention, n.directory}
+	return n, []engine.Room{n.progress, n.learning, n.replays, n.mailbox, n.dictionary, n.sending, n.retention, n.directory}
 }
 
 // start has the writer and the rooms read their state from the file.
 func (d *DB) start() error {
-	if err := d.w.start(); err != nil {
+	if err := d.w.Start(); err != nil {
 		return err
 	}
 	now := d.opts.Now()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
@@ -20,8 +21,8 @@ const newestRules = 1
 
 // activation is the room that puts newer rules in force, once all nodes know them.
 type activation struct {
-	quiet
-	w        *writer
+	engine.Quiet
+	w        *engine.Store
 	replica  *replica
 	common   func() int64 // Options.CommonRules; nil: they are not known
 	proposed bool
@@ -32,7 +33,7 @@ type activation struct {
 // is this node's part to propose them; else 0.
 func (a *activation) ready() int64 {
 	w, r := a.w, a.replica
-	if a.proposed || a.common == nil || r.knows <= r.file.Version || !w.keeps() || time.Now().Before(a.rest) {
+	if a.proposed || a.common == nil || r.knows <= r.file.Version || !w.Keeps() || time.Now().Before(a.rest) {
 		return 0
 	}
 	if common := min(a.common(), r.knows); common > r.file.Version {
@@ -49,21 +50,21 @@ func (a *activation) Do(now time.Time) {
 		return
 	}
 	a.proposed = true
-	a.w.proposes(taskOf(a.w.table, &relay.Activate{At: now, Rules: rules}, func(_ none, err error) {
-		a.proposed, a.rest = false, time.Now().Add(tasksEvery)
+	a.w.Proposes(engine.TaskOf(a.w.Table, &relay.Activate{At: now, Rules: rules}, func(_ engine.None, err error) {
+		a.proposed, a.rest = false, time.Now().Add(engine.TasksEvery)
 		if err != nil {
-			a.w.opts.Logger.Error("newer rules of the log were not put in force", "rules", rules, "error", err)
+			a.w.Opts.Logger.Error("newer rules of the log were not put in force", "rules", rules, "error", err)
 		}
 	}))
 }
 
 // activate puts rules in force, from the next write on. Older ones never come back.
-func (l *replication) activate(_ *tx, a *relay.Activate) (none, error) {
+func (l *replication) activate(_ *engine.Tx, a *relay.Activate) (engine.None, error) {
 	if l != nil {
 		now := &l.replica.now
 		now.Version = max(now.Version, a.Rules)
 	}
-	return none{}, nil
+	return engine.None{}, nil
 }
 
 // knowsRules refuses a write that puts rules in force which this program does not know.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -39,12 +40,14 @@ func (l *learning) SaveSearch(s *SaveSearch, done func(error)) {
 		f := &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed}
 		l.found.Put(s.ID, f, f.size())
 	}
-	if l.w.disk.low.Load() { // the room that is left is for acknowledgements
-		done(errDiskFull())
+	if l.w.Disk.Low.Load() { // the room that is left is for acknowledgements
+		done(engine.ErrDiskFull())
 		return
 	}
-	l.w.submit(&savedSearch{s, l}, s.Mecha, done)
+	l.w.Submit(&savedSearch{s, l}, s.Mecha, done)
 }
+
+var _ engine.Spender = (*savedSearch)(nil)
 
 // savedSearch is the chore of SaveSearch.
 type savedSearch struct {
@@ -52,17 +55,17 @@ type savedSearch struct {
 	*learning
 }
 
-func (s *savedSearch) size() int               { return 256 + len(s.Answer) }
-func (s *savedSearch) spends() relay.NonceHash { return s.Nonce }
+func (s *savedSearch) Size() int               { return 256 + len(s.Answer) }
+func (s *savedSearch) Spends() relay.NonceHash { return s.Nonce }
 
-func (s *savedSearch) apply(t *tx) error {
+func (s *savedSearch) Apply(t *engine.Tx) error {
 	expires := s.At.Add(relay.SearchLife).UnixMilli()
 	var listed any
 	if len(s.Words) > 0 {
 		listed = encodeListed(s.Listed)
 	}
-	err := t.c.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
+	err := t.C.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		int64(t.LocalPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
 		sqlite.OrNull(soughtWords(s.Words)), listed)
 	if err != nil {
 		return err
@@ -77,10 +80,10 @@ func (s *savedSearch) apply(t *tx) error {
 // trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
 // beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
 // the rows for their nonces.
-func (l *learning) trimSearches(t *tx, id relay.MechaNumber) error {
+func (l *learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 	var beyond relay.Position // the newest row to delete; all older ones, too
 	large := false
-	_, err := t.c.Row(func(r *sqlite.Rows) {
+	_, err := t.C.Row(func(r *sqlite.Rows) {
 		if r.Int(0) > searchesPerMecha {
 			beyond = relay.Position(r.Int(2))
 		}
@@ -93,17 +96,17 @@ func (l *learning) trimSearches(t *tx, id relay.MechaNumber) error {
 	if err != nil || beyond == 0 {
 		return err
 	}
-	return t.erasing(func() error {
-		return t.c.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
+	return t.Erasing(func() error {
+		return t.C.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
 			int64(id), int64(beyond))
 	})
 }
 
 // trimTexts removes the texts of the oldest answers of a Mecha after a position, beyond searchBytesPerMecha.
-func (l *learning) trimTexts(t *tx, id relay.MechaNumber, after relay.Position) error {
+func (l *learning) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Position) error {
 	var emptied []relay.Position
 	bytes, newest := int64(0), true
-	r := t.c.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
+	r := t.C.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
 	for r.Next() {
 		if bytes += r.Int(1); bytes > searchBytesPerMecha && !newest && r.Int(1) > 0 {
 			emptied = append(emptied, relay.Position(r.Int(0)))
@@ -128,13 +131,13 @@ var (
 )
 
 // emptySearches removes texts of searches, and overwrites them in the file.
-func (l *learning) emptySearches(t *tx, all []relay.Position, what searchText) error {
+func (l *learning) emptySearches(t *engine.Tx, all []relay.Position, what searchText) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return t.erasing(func() error {
+	return t.Erasing(func() error {
 		for _, p := range all {
-			if err := t.c.Exec(what.empty, int64(p)); err != nil {
+			if err := t.C.Exec(what.empty, int64(p)); err != nil {
 				return err
 			}
 		}
@@ -151,7 +154,7 @@ func (l *learning) emptySearches(t *tx, all []relay.Position, what searchText) e
 // where the last one ended finds the rows that are due first.
 type searchCleaner struct {
 	room *learning
-	w    *writer
+	w    *engine.Store
 	what searchText
 	next int64          // when there will be work, in Unix ms; 0: there is none
 	upto relay.Position // rows up to this position are done
@@ -181,10 +184,10 @@ func (s *searchCleaner) Due(now time.Time) bool { return s.next != 0 && now.Unix
 
 func (s *searchCleaner) Do(now time.Time) {
 	e := &emptyExpired{room: s.room, at: now, after: s.upto, what: s.what}
-	s.w.doNow(e, func(err error) {
+	s.w.DoNow(e, func(err error) {
 		if err != nil {
 			s.next = now.Add(emptyRetry).UnixMilli()
-			s.w.opts.Logger.Error("the texts of expired searches were not removed", "error", err)
+			s.w.Opts.Logger.Error("the texts of expired searches were not removed", "error", err)
 			return
 		}
 		s.next, s.upto = e.next, e.upto
@@ -204,14 +207,14 @@ type emptyExpired struct {
 	upto relay.Position // how far the scan came
 }
 
-func (e *emptyExpired) size() int { return 0 }
+func (e *emptyExpired) Size() int { return 0 }
 
-func (e *emptyExpired) apply(t *tx) error {
+func (e *emptyExpired) Apply(t *engine.Tx) error {
 	var due []relay.Position
 	var rows, bytes int64
 	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife+e.what.stays).UnixMilli()
 	e.next, e.upto = 0, e.after
-	r := t.c.Query("SELECT position, expires_at, "+e.what.size+" FROM search WHERE position > ? ORDER BY position LIMIT ?",
+	r := t.C.Query("SELECT position, expires_at, "+e.what.size+" FROM search WHERE position > ? ORDER BY position LIMIT ?",
 		int64(e.after), int64(emptyRows+1))
 	for r.Next() {
 		expires := r.Int(1) + e.what.stays.Milliseconds()
@@ -241,21 +244,21 @@ func (e *emptyExpired) apply(t *tx) error {
 // result). Errors: SearchNotFound, also if newer answers have taken its room;
 // NotYourSearch; SearchExpired, an hour after the search.
 func (l *learning) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
-	err = l.w.as(caller).point(ctx, func(x *rx) error {
+	err = l.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		var owner, expires int64
-		found, err := x.c.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
+		found, err := x.C.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
 			"SELECT mecha, expires_at, answer FROM search WHERE id = ?", string(id))
 		switch {
 		case err != nil:
 			return err
 		case !found:
-			if l.w.opts.Fresh != nil {
+			if l.w.Opts.Fresh != nil {
 				return relay.Errorf(relay.SearchNotFound, "this node of the cluster has no search %s: the node that was asked for it has its answer", relay.Quote(string(id)))
 			}
 			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))
 		case relay.MechaNumber(owner) != caller:
 			return relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
-		case x.now.UnixMilli() >= expires:
+		case x.Now.UnixMilli() >= expires:
 			return relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(relay.UnixMilli(expires)))
 		case len(answer) == 0:
 			return relay.Errorf(relay.SearchNotFound, "the answer of %s had to make room for newer ones; search again", relay.Quote(string(id)))

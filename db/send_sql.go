@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -25,7 +26,7 @@ const idempotencyWindow = 24 * time.Hour
 // the message was written. Safe for concurrent use.
 func (s *sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 	s.judge(m)
-	sent, err := do[relay.Sent](s.w, m)
+	sent, err := engine.Do[relay.Sent](s.w, m)
 	if err != nil {
 		s.tellFounder(m, sent.Full)
 		return relay.Sent{}, s.countCrew(s.directory.suggest(err, m.To, m.Key), m)
@@ -39,7 +40,7 @@ func (s *sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 // its own.
 func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 	s.judge(m)
-	then(s.w, m, func(sent relay.Sent, err error) {
+	engine.Then(s.w, m, func(sent relay.Sent, err error) {
 		if err == nil {
 			done(sent, nil)
 			return
@@ -56,21 +57,21 @@ func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 
 // judge sets the verdicts of this machine.
 func (s *sending) judge(m *relay.SendMessage) {
-	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.disk.low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
+	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.Disk.Low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
 	m.MaxBroadcast, m.MaxBroadcastBytes = s.limits.MaxBroadcast, maxBroadcastBytes
 	m.Sought = s.learning.soughtBy(m)
 }
 
-func (s *sending) send(t *tx, m *relay.SendMessage) (relay.Sent, error) {
+func (s *sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
 	sender, err := s.directory.caller(t, m.Key)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	if sent, known, err := idempotent(&t.rx, sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
+	if sent, known, err := idempotent(&t.Rx, sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
 		return sent, err
 	}
-	if m.OnlyReplay || t.w.log != nil && t.w.log.Used(m.Nonce) {
-		return relay.Sent{}, errNonceReused()
+	if m.OnlyReplay || t.Store.Log != nil && t.Store.Log.Used(m.Nonce) {
+		return relay.Sent{}, engine.ErrNonceReused()
 	}
 	to, err := s.addressees(t, m, sender)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *sending) send(t *tx, m *relay.SendMessage) (relay.Sent, error) {
 
 // write writes a message for each of the recipients. The first one founds the conversation
 // if it is new, and the others join it.
-func (s *sending) write(t *tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
+func (s *sending) write(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
 	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
 	if m.To.IsCrew() {
 		o.broadcast = len(to)
@@ -148,9 +149,9 @@ type once struct {
 
 // checkRoom refuses a message if, by its verdicts, the disk or a mailbox has no room. Else
 // it gives the number of messages that are pending for the last of the recipients.
-func (s *sending) checkRoom(t *tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
+func (s *sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
 	if m.DiskFull {
-		return 0, errDiskFull()
+		return 0, engine.ErrDiskFull()
 	}
 	for _, r := range to {
 		pending, err = s.mailbox.countPending(t, r.number)
@@ -168,12 +169,12 @@ func (s *sending) checkRoom(t *tx, m *relay.SendMessage, to []addressee) (pendin
 
 // enter makes a conversation ready for a message of a sender. It returns the number of the
 // conversation, which is new if nobody has used the label.
-func (s *sending) enter(t *tx, m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
+func (s *sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
 	if conversation < 0 {
 		label := m.Conversation
 		if label == "" { // that of the message that this one answers
 			var err error
-			if label, err = conversationID(&t.rx, conversation, 0); err != nil {
+			if label, err = conversationID(&t.Rx, conversation, 0); err != nil {
 				return 0, err
 			}
 		}
@@ -195,7 +196,7 @@ func (s *sending) enter(t *tx, m *relay.SendMessage, sender *relay.Key, conversa
 
 // insert writes the rows of a message in a conversation that enter has made ready. It
 // returns its position.
-func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
+func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := s.dictionary.intern(t, text)
@@ -205,8 +206,8 @@ func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipie
 		words[i] = id
 	}
 	s.mailbox.addPending(t, recipient, 1)
-	p := t.position(m.At)
-	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
+	p := t.Position(m.At)
+	err := t.C.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256,
 		in_reply_to, ack_by, traceparent, tracestate, broadcast, sought)
 		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -218,7 +219,7 @@ func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipie
 	if err != nil {
 		return 0, err
 	}
-	if err := t.c.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
+	if err := t.C.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
 		return 0, err
 	}
 	if err := s.join(t, conversation, recipient); err != nil {
@@ -228,8 +229,8 @@ func (s *sending) insert(t *tx, m *relay.SendMessage, sender *relay.Key, recipie
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (s *sending) record(t *tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
-	id, err := conversationID(&t.rx, conversation, p)
+func (s *sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
+	id, err := conversationID(&t.Rx, conversation, p)
 	if err != nil {
 		return relay.Sent{}, err
 	}
@@ -243,7 +244,7 @@ func (s *sending) record(t *tx, m *relay.SendMessage, p relay.Position, sender *
 	}
 	s.progress.expiry.expect(relay.MilliOf(m.ExpiresAt))
 	s.progress.overdue.expect(relay.MilliOf(m.AckBy))
-	t.brought.Messages = append(t.brought.Messages, made)
+	t.Brought.Messages = append(t.Brought.Messages, made)
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
 
@@ -253,7 +254,7 @@ const newLabel = -1 << 62
 // conversation gives the number of the conversation that the sender named, or of that of
 // the message that it answers; 0 for a new one. Errors: ConversationNotFound,
 // NotAParticipant, InvalidRequest.
-func (s *sending) conversation(t *tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
+func (s *sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
 	if a.position != 0 && m.Conversation == "" {
 		return a.conversation, nil
 	}
@@ -272,14 +273,14 @@ type answered struct {
 }
 
 // answered finds the message in InReplyTo. Errors: MessageNotFound, NotAParty.
-func (s *sending) answered(t *tx, m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
+func (s *sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
 	if m.InReplyTo == "" {
 		return a, nil
 	}
 	p, ok := t.IDs.MessagePosition(m.InReplyTo)
 	party := false
 	if ok {
-		ok, err = t.c.Row(func(r *sqlite.Rows) {
+		ok, err = t.C.Row(func(r *sqlite.Rows) {
 			party = r.Int(0) == int64(sender.Mecha.Number) || r.Int(1) == int64(sender.Mecha.Number)
 			a = answered{p, relay.MechaNumber(r.Int(0)), r.Int(2)}
 		}, "SELECT sender, recipient, coalesce(conversation, position) FROM message WHERE position = ?", int64(p))
@@ -296,18 +297,18 @@ func (s *sending) answered(t *tx, m *relay.SendMessage, sender *relay.Key) (a an
 }
 
 // namedConversation gives the number of the conversation that the sender named; 0 for none.
-func (s *sending) namedConversation(t *tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
+func (s *sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	if !m.Conversation.Issued() && s.dictionary.isRemoved(t, string(m.Conversation)) {
 		return newLabel, nil
 	}
-	number, err := conversationNumber(&t.rx, m.Conversation)
+	number, err := conversationNumber(&t.Rx, m.Conversation)
 	if err != nil || number <= 0 {
 		return number, err
 	}
 	if s.members.has(number, sender.Mecha.Number) {
 		return number, nil
 	}
-	in, err := participates(&t.rx, number, sender.Mecha.Number)
+	in, err := participates(&t.Rx, number, sender.Mecha.Number)
 	if err == nil && !in {
 		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
 	}
@@ -317,12 +318,12 @@ func (s *sending) namedConversation(t *tx, m *relay.SendMessage, sender *relay.K
 // conversationNumber gives the value of message.conversation for an id: 0 for "", the
 // position of the founding message for an issued id, minus the number of the word for a
 // label, newLabel for a label that nobody has used. Error: ConversationNotFound.
-func conversationNumber(x *rx, id relay.ConversationID) (int64, error) {
+func conversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 	if id == "" {
 		return 0, nil
 	}
 	if !id.Issued() {
-		word, err := x.Words.Find(x.c, string(id))
+		word, err := x.Words.Find(x.C, string(id))
 		if err != nil || word != 0 {
 			return -word, err
 		}
@@ -330,11 +331,11 @@ func conversationNumber(x *rx, id relay.ConversationID) (int64, error) {
 	}
 	p, ok := x.IDs.ConversationPosition(id)
 	if ok {
-		known, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
+		known, err := x.C.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 		// Without its founding message, a conversation has participants, or is dormant.
 		for _, other := range [...]string{"SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", "SELECT 1 FROM dormant WHERE conversation = ?"} {
 			if !known && err == nil {
-				known, err = x.c.Row(nil, other, int64(p))
+				known, err = x.C.Row(nil, other, int64(p))
 			}
 		}
 		if err != nil || known {
@@ -357,13 +358,13 @@ func (s *sending) IdempotencyKey(sender relay.MechaNumber, key string, body []by
 // idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now;
 // known is false if there is none. Error: IdempotencyKeyReused, if the key came with
 // another body.
-func idempotent(x *rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
 	if key == (relay.IdempotencyKey{}) {
 		return relay.Sent{}, false, nil
 	}
 	var p relay.Position
 	var body, from, broadcast int64
-	found, err := x.c.Row(func(r *sqlite.Rows) {
+	found, err := x.C.Row(func(r *sqlite.Rows) {
 		p, body, from, broadcast = relay.Position(r.Int(0)), r.Int(1), r.Int(2), r.Int(3)
 	},
 		`SELECT position, body_hash, sender, coalesce(broadcast, 0) FROM message INDEXED BY message_idempotency
@@ -371,7 +372,7 @@ func idempotent(x *rx, sender relay.MechaNumber, key relay.IdempotencyKey, now t
 	if err != nil || !found || relay.MechaNumber(from) != sender {
 		return relay.Sent{}, false, err
 	}
-	if at, err := accepted(x, p); err != nil || now.Sub(at) > idempotencyWindow {
+	if at, err := engine.Accepted(x, p); err != nil || now.Sub(at) > idempotencyWindow {
 		return relay.Sent{}, false, err
 	}
 	if body != key.Body {

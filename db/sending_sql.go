@@ -1,5 +1,9 @@
 package db
 
+import (
+	"relay/db/internal/engine"
+)
+
 // Limits are those of what may be sent; 0 is no limit, but for MaxBroadcast.
 type Limits struct {
 	MaxPending        int // pending messages of one recipient
@@ -10,8 +14,8 @@ type Limits struct {
 // sending is the room of what decides a send besides the recipient's mailbox: who takes part in
 // a conversation, how long it may get, and to whom a message to a crew goes.
 type sending struct {
-	quiet
-	w          *writer
+	engine.Quiet
+	w          *engine.Store
 	limits     Limits
 	dictionary *dictionary
 	directory  *directory
@@ -25,10 +29,10 @@ type sending struct {
 }
 
 func (s *sending) start() (err error) {
-	s.limited, err = s.w.c.Row(nil, "SELECT 1 FROM conversation_limit LIMIT 1")
+	s.limited, err = s.w.C.Row(nil, "SELECT 1 FROM conversation_limit LIMIT 1")
 	return err
 }
 
-func (s *sending) Begin(*tx)   { s.broadcasts = 0 }
-func (s *sending) Arrived(*tx) { s.w.measures.ToCrews.Add(int64(s.broadcasts)) }
-func (s *sending) Forget()     { s.members.Forget() }
+func (s *sending) Begin(*engine.Tx)   { s.broadcasts = 0 }
+func (s *sending) Arrived(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
+func (s *sending) Forget()            { s.members.Forget() }

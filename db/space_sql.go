@@ -3,6 +3,8 @@ package db
 import (
 	"fmt"
 	"time"
+
+	"relay/db/internal/engine"
 )
 
 // space decides when unused pages of the file go back to the file system. Some are kept:
@@ -22,7 +24,7 @@ const (
 )
 
 // spacePiece gives a piece of the work of giving space back; nil if there is none.
-func (r *retention) spacePiece() job {
+func (r *retention) spacePiece() engine.Job {
 	s := &r.space
 	if !s.giving {
 		if time.Since(s.checked) < checkSpace {
@@ -38,7 +40,7 @@ func (r *retention) spacePiece() job {
 	v := &giveBack{pages: s.pages}
 	return r.choreOf(v, func() {
 		if s.giving = v.free > (keptPages+v.all/keptShare)/2 && v.cut > 0; !s.giving {
-			r.w.checkpoints.copySoon = true // only a copied log makes the file shorter
+			r.w.Checkpoints.CopySoon = true // only a copied log makes the file shorter
 		}
 		switch {
 		case r.took > r.goal:
@@ -51,8 +53,8 @@ func (r *retention) spacePiece() job {
 
 // pages counts the unused pages of the file, and all.
 func (r *retention) pages() (free, all int64, err error) {
-	if free, err = r.w.c.Number("PRAGMA freelist_count"); err == nil {
-		all, err = r.w.c.Number("PRAGMA page_count")
+	if free, err = r.w.C.Number("PRAGMA freelist_count"); err == nil {
+		all, err = r.w.C.Number("PRAGMA page_count")
 	}
 	return free, all, err
 }
@@ -67,21 +69,21 @@ type giveBack struct {
 	free, all, cut int64
 }
 
-func (g *giveBack) size() int { return 0 }
+func (g *giveBack) Size() int { return 0 }
 
-func (g *giveBack) apply(t *tx) error {
-	before, err := t.c.Number("PRAGMA page_count")
+func (g *giveBack) Apply(t *engine.Tx) error {
+	before, err := t.C.Number("PRAGMA page_count")
 	if err != nil {
 		return err
 	}
-	r := t.c.Query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", g.pages))
+	r := t.C.Query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", g.pages))
 	for r.Next() { // one row for each page
 	}
 	if err := r.Close(); err != nil {
 		return err
 	}
-	if g.free, err = t.c.Number("PRAGMA freelist_count"); err == nil {
-		g.all, err = t.c.Number("PRAGMA page_count")
+	if g.free, err = t.C.Number("PRAGMA freelist_count"); err == nil {
+		g.all, err = t.C.Number("PRAGMA page_count")
 	}
 	g.cut = before - g.all
 	return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -50,11 +51,11 @@ var statsView = 20 * time.Millisecond
 // that it has when it is read. Beside a server it pauses between them (scan), and takes several
 // times as long. The end of ctx ends it between two views. Error: also that of ctx.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
-	c, view := statsCount{busy: map[int64]*Busy{}}, i.point
+	c, view := statsCount{busy: map[int64]*Busy{}}, i.Point
 	if i.serving() != inspect.NotServed {
-		view = i.scan
+		view = i.Scan
 	}
-	views := func(each ...func(*rx) error) error {
+	views := func(each ...func(*engine.Rx) error) error {
 		for _, f := range each {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -85,30 +86,30 @@ type statsCount struct {
 	oldestFor  *Busy
 }
 
-func (s *statsCount) countMechas(x *rx) error {
-	_, err := x.c.Row(func(r *sqlite.Rows) { s.Mechas, s.Removed = int(r.Int(0)), int(r.Int(1)) },
+func (s *statsCount) countMechas(x *engine.Rx) error {
+	_, err := x.C.Row(func(r *sqlite.Rows) { s.Mechas, s.Removed = int(r.Int(0)), int(r.Int(1)) },
 		"SELECT count(*) FILTER (WHERE removed_at IS NULL), count(removed_at) FROM mecha")
 	if err != nil {
 		return err
 	}
-	if _, err := x.c.Row(func(r *sqlite.Rows) { s.Profiles = int(r.Int(0)) }, "SELECT count(*) FROM profile"); err != nil {
+	if _, err := x.C.Row(func(r *sqlite.Rows) { s.Profiles = int(r.Int(0)) }, "SELECT count(*) FROM profile"); err != nil {
 		return err
 	}
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		s.Keys, s.KeysExpired, s.KeysRevoked = int(r.Int(0)), int(r.Int(1)), int(r.Int(2))
 	},
 		`SELECT count(*) FILTER (WHERE revoked_at IS NULL AND coalesce(expires_at, ?1 + 1) > ?1),
-			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`, x.now.UnixMilli())
+			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`, x.Now.UnixMilli())
 	return err
 }
 
 // countKept counts what is kept besides messages (PROTOCOL §8).
-func (s *statsCount) countKept(x *rx) error {
+func (s *statsCount) countKept(x *engine.Rx) error {
 	for _, c := range []struct {
 		table string
 		to    *int
 	}{{"word", &s.Words}, {"dormant", &s.Dormant}, {"kept_nonce", &s.KeptNonces}, {"unlisted", &s.Unlisted}} {
-		n, err := x.c.Number("SELECT count(*) FROM " + c.table)
+		n, err := x.C.Number("SELECT count(*) FROM " + c.table)
 		if err != nil {
 			return err
 		}
@@ -117,19 +118,19 @@ func (s *statsCount) countKept(x *rx) error {
 	return nil
 }
 
-func (s *statsCount) findLast(x *rx) error {
-	last, err := x.c.Number("SELECT coalesce(max(position), 0) FROM message")
+func (s *statsCount) findLast(x *engine.Rx) error {
+	last, err := x.C.Number("SELECT coalesce(max(position), 0) FROM message")
 	s.last = relay.Position(last)
 	return err
 }
 
 // countMessages reads messages for statsView, but some of them at least. Pending messages whose
 // ExpiresAt has come count as expired.
-func (s *statsCount) countMessages(x *rx) error {
+func (s *statsCount) countMessages(x *engine.Rx) error {
 	const rows = 256 // between two looks at the clock
 	began := time.Now()
-	r := x.c.Query(`SELECT position, sender, recipient, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
-		FROM message WHERE position > ?1 AND position <= ?2 ORDER BY position`, int64(s.read), int64(s.last), x.now.UnixMilli())
+	r := x.C.Query(`SELECT position, sender, recipient, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
+		FROM message WHERE position > ?1 AND position <= ?2 ORDER BY position`, int64(s.read), int64(s.last), x.Now.UnixMilli())
 	for n := 1; r.Next(); n++ {
 		s.count(r)
 		if n%rows == 0 && time.Since(began) >= statsView {
@@ -181,9 +182,9 @@ func (s *statsCount) busyOf(mecha int64) *Busy {
 
 // nameBusy gives the Mechas that were counted their addresses. It does so in the view that counted
 // them: the row of a removed one may go later, with its last message.
-func (s *statsCount) nameBusy(x *rx) (err error) {
+func (s *statsCount) nameBusy(x *engine.Rx) (err error) {
 	for _, id := range s.unnamed {
-		if s.busy[id].Mecha, err = address(x, id); err != nil {
+		if s.busy[id].Mecha, err = engine.Address(x, id); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,7 @@ func (s *statsCount) nameBusy(x *rx) (err error) {
 }
 
 // findBusiest sorts the Mechas that were counted, and names the oldest message.
-func (s *statsCount) findBusiest(x *rx) error {
+func (s *statsCount) findBusiest(x *engine.Rx) error {
 	for _, b := range s.busy {
 		s.Busiest = append(s.Busiest, *b)
 	}
@@ -206,11 +207,11 @@ func (s *statsCount) findBusiest(x *rx) error {
 	return nil
 }
 
-func (s *statsCount) measure(x *rx) error {
+func (s *statsCount) measure(x *engine.Rx) error {
 	var pages, free, size int64
 	for q, to := range map[string]*int64{"PRAGMA page_count": &pages, "PRAGMA freelist_count": &free,
 		"PRAGMA page_size": &size, "PRAGMA user_version": &s.SchemaVersion} {
-		if _, err := x.c.Row(func(r *sqlite.Rows) { *to = r.Int(0) }, q); err != nil {
+		if _, err := x.C.Row(func(r *sqlite.Rows) { *to = r.Int(0) }, q); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -45,16 +46,16 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	for range many {
 		ids = append(ids, send())
 	}
-	in, err := Inspect(d.w.path)
+	in, err := Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
 
 	c := statsCount{busy: map[int64]*Busy{}}
-	see := func(f func(*rx) error) {
+	see := func(f func(*engine.Rx) error) {
 		t.Helper()
-		if err := in.point(t.Context(), f); err != nil {
+		if err := in.Point(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,7 +102,7 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	if _, err := d.Send(m); err != nil {
 		t.Fatal(err)
 	}
-	path := d.w.path
+	path := d.w.Path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +112,8 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	}
 	defer in.Close()
 	c := statsCount{busy: map[int64]*Busy{}}
-	for _, f := range []func(*rx) error{c.findLast, c.countMessages} {
-		if err := in.point(t.Context(), f); err != nil {
+	for _, f := range []func(*engine.Rx) error{c.findLast, c.countMessages} {
+		if err := in.Point(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +128,7 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	if _, err := in.Changed(); err != nil { // its addresses are not remembered
 		t.Fatal(err)
 	}
-	if err := in.point(t.Context(), c.findBusiest); err != nil || len(c.Busiest) != 2 || c.Busiest[0].Mecha != "alice^demo" || c.OldestFor != "bob^demo" {
+	if err := in.Point(t.Context(), c.findBusiest); err != nil || len(c.Busiest) != 2 || c.Busiest[0].Mecha != "alice^demo" || c.OldestFor != "bob^demo" {
 		t.Errorf("%+v, %v", c.Stats, err)
 	}
 }

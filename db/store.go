@@ -4,45 +4,46 @@ import (
 	"os"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
 // Measures gives the counts of this store. Safe for concurrent use.
-func (d *DB) Measures() *Measures { return d.w.measures }
+func (d *DB) Measures() *engine.Measures { return d.w.Measures }
 
 // Written tells how many writes and chores the store has taken into transactions since it was
 // opened. Safe for concurrent use.
-func (d *DB) Written() uint64 { return uint64(d.w.measures.Writes.Snapshot().Sum) }
+func (d *DB) Written() uint64 { return uint64(d.w.Measures.Writes.Snapshot().Sum) }
 
 // Queue tells how many writes and chores wait for the writer, and for how long the
 // oldest of the writes has waited. Safe for concurrent use.
 func (d *DB) Queue() (length int, oldest time.Duration) {
-	now := d.w.opts.Now()
-	if d.w.log != nil {
-		n, at := d.w.log.Waiting()
+	now := d.w.Opts.Now()
+	if d.w.Log != nil {
+		n, at := d.w.Log.Waiting()
 		if length = n; n > 0 {
 			oldest = max(now.Sub(at), 0)
 		}
 	}
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	for _, o := range d.w.queue.Items() {
-		if w := o.job.shared(); w != nil {
+	d.w.Mu.Lock()
+	defer d.w.Mu.Unlock()
+	for _, o := range d.w.Queue.Items() {
+		if w := o.Job.Shared(); w != nil {
 			oldest = max(now.Sub(w.When()), 0)
 			break
 		}
 	}
-	return length + len(d.w.queue.Items()), oldest
+	return length + len(d.w.Queue.Items()), oldest
 }
 
 // Space measures the files. Safe for concurrent use.
-func (d *DB) Space() Space {
-	s := Space{Log: sqlite.LogSize(d.w.path), DiskFree: -1}
-	if info, err := os.Stat(d.w.path); err == nil {
+func (d *DB) Space() engine.Space {
+	s := engine.Space{Log: sqlite.LogSize(d.w.Path), DiskFree: -1}
+	if info, err := os.Stat(d.w.Path); err == nil {
 		s.File = info.Size()
 	}
-	if free, err := sqlite.FreeDisk(d.w.disk.folder); err == nil {
+	if free, err := sqlite.FreeDisk(d.w.Disk.Folder); err == nil {
 		s.DiskFree = free
 	}
 	return s
@@ -52,7 +53,7 @@ func (d *DB) Space() Space {
 // held the write lock for more than a second, so that nothing can be written. Safe for
 // concurrent use.
 func (d *DB) CheckWritable() error {
-	since := d.w.watch.locked.Load()
+	since := d.w.Watch.Locked.Load()
 	if since == nil {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
 	if sends {
 		d.judge(m)
 	}
-	if outcome, err = d.w.act(by, write); sends {
+	if outcome, err = d.w.Act(by, write); sends {
 		err = d.suggest(err, m.To, m.Key)
 	}
 	return outcome, err
@@ -80,10 +81,10 @@ func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
 // relay, detail is for people. It does nothing unless Options.By says who acts. Errors:
 // those of every write. Safe for concurrent use, but not for the writer's goroutine.
 func (d *DB) Note(what, detail string) error {
-	if d.w.opts.By == (relay.Actor{}) {
+	if d.w.Opts.By == (relay.Actor{}) {
 		return nil
 	}
-	_, err := do[any](d.w, &relay.Act{At: d.w.opts.Now(), By: d.w.opts.By, What: what, Detail: detail})
+	_, err := engine.Do[any](d.w, &relay.Act{At: d.w.Opts.Now(), By: d.w.Opts.By, What: what, Detail: detail})
 	return err
 }
 
@@ -96,39 +97,39 @@ func (d *DB) Note(what, detail string) error {
 // Safe for concurrent use.
 func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	ended := make(chan struct{})
-	j, err := d.w.table.jobOf(write, func(o any, failed error) {
+	j, err := d.w.Table.JobOf(write, func(o any, failed error) {
 		outcome, err = o, failed
 		close(ended)
 	})
 	if err != nil {
 		return nil, err
 	}
-	d.w.queueFor(j)
+	d.w.QueueFor(j)
 	<-ended
 	return outcome, err
 }
 
 // MayBeStale reports whether Fresh may be false at some time: this is a node among several. Safe
 // for concurrent use.
-func (d *DB) MayBeStale() bool { return d.w.opts.Fresh != nil }
+func (d *DB) MayBeStale() bool { return d.w.Opts.Fresh != nil }
 
 // Fresh reports whether reads are answered. It is false while this node of a log cannot tell
 // what the others have written in the last two seconds: it might show what a revoked key may
 // no longer see. Without a log it is true. Safe for concurrent use.
-func (d *DB) Fresh() bool { return d.w.checkFresh() == nil }
+func (d *DB) Fresh() bool { return d.w.CheckFresh() == nil }
 
 // CheckFresh returns the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
 // use.
-func (d *DB) CheckFresh() error { return d.w.checkFresh() }
+func (d *DB) CheckFresh() error { return d.w.CheckFresh() }
 
 // UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
 // relay.UseNonce). Without a log it does nothing, because Claim has done so. Errors:
 // NonceReused, UnknownKey, KeyRevoked, KeyExpired, and those of every write. Safe for
 // concurrent use.
 func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
-	if d.w.log == nil {
+	if d.w.Log == nil {
 		return nil
 	}
-	_, err := do[none](d.w, &relay.UseNonce{At: d.w.opts.Now(), Key: k.Number, Nonce: nonce})
+	_, err := engine.Do[engine.None](d.w, &relay.UseNonce{At: d.w.Opts.Now(), Key: k.Number, Nonce: nonce})
 	return err
 }

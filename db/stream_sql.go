@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -12,12 +13,12 @@ import (
 // Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
 // stream). The piece may be empty although End is false.
 func (m *messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
-	t := m.w.readers.Point(q.Mecha)
+	t := m.w.Readers.Point(q.Mecha)
 	t.Most = readers.AnyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
-	return get(ctx, m.w.in(t), func(x *rx) (relay.StreamPage, error) { return stream(x, q) })
+	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.StreamPage, error) { return stream(x, q) })
 }
 
-func stream(x *rx, q relay.StreamQuery) (relay.StreamPage, error) {
+func stream(x *engine.Rx, q relay.StreamQuery) (relay.StreamPage, error) {
 	h := relay.HistoryQuery{Mecha: q.Mecha, Direction: relay.In}
 	if q.PendingOnly {
 		h.State = relay.OnlyPending
@@ -28,16 +29,16 @@ func stream(x *rx, q relay.StreamQuery) (relay.StreamPage, error) {
 		return relay.StreamPage{}, err
 	}
 	text, args := pr.query(h)
-	busy, err := x.c.Row(nil, "SELECT 1 FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT 1", int64(q.Mecha))
+	busy, err := x.C.Row(nil, "SELECT 1 FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT 1", int64(q.Mecha))
 	if err != nil {
 		return relay.StreamPage{}, err
 	}
-	return streamRows(x, q, x.c.Query(text, args...), busy)
+	return streamRows(x, q, x.C.Query(text, args...), busy)
 }
 
 // streamRows reads a page. It leaves out the messages that the recipient has put off. busy
 // says that there may be some, because the table attempt has rows of the Mecha.
-func streamRows(x *rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
+func streamRows(x *engine.Rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
 	scanned, bytes := 0, 0
 	for r.Next() {
@@ -87,12 +88,12 @@ func streamRows(x *rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.St
 }
 
 // latest gives the position of the newest message, 0 if there is none.
-func latest(x *rx) (p relay.Position, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
+func latest(x *engine.Rx) (p relay.Position, err error) {
+	_, err = x.C.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
 // Latest gives the position of the newest committed message, 0 if there is none.
 func (m *messages) Latest(ctx context.Context) (relay.Position, error) {
-	return get(ctx, m.w.in(m.w.readers.Key()), latest)
+	return engine.Get(ctx, m.w.In(m.w.Readers.Key()), latest)
 }

@@ -12,14 +12,14 @@ func TestTheTableOfWritesIsWhole(t *testing.T) {
 	all := newTable(nouns{}, nil)
 	for kind := 1; kind < relay.Kinds; kind++ {
 		write := relay.NewWrite(kind)
-		r, err := all.of(write)
+		r, err := all.Of(write)
 		if err != nil {
 			t.Errorf("kind %d: %v", kind, err)
 			continue
 		}
-		if j := r.job(write, func(any, error) {}); j.shared() != write {
-			t.Errorf("kind %d: the job is of %T", kind, j.shared())
+		if j := r.Job(write, func(any, error) {}); j.Shared() != write {
+			t.Errorf("kind %d: the job is of %T", kind, j.Shared())
 		}
-		r.caller(write) // it has the type of the kind
+		r.Caller(write) // it has the type of the kind
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/scratch"
@@ -252,7 +253,7 @@ func (n *node) tryToStart() (err error) {
 	d, err := open(n.options, func(d *DB) {
 		replicated(d.w).propose.patience.again, replicated(d.w).follow.again = time.Millisecond, time.Millisecond
 		replicated(d.w).propose.patience.queued, replicated(d.w).propose.patience.flight, replicated(d.w).propose.patience.closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
-		d.w.add(arrivals{n: n})
+		d.w.Add(arrivals{n: n})
 		if n.prepare != nil {
 			n.prepare(d)
 		}
@@ -273,14 +274,14 @@ func (n *node) stop() {
 
 // arrivals is a room that tells the node what its store has applied.
 type arrivals struct {
-	quiet
+	engine.Quiet
 	n *node
 }
 
-func (a arrivals) Arrived(t *tx) {
+func (a arrivals) Arrived(t *engine.Tx) {
 	a.n.mu.Lock()
 	defer a.n.mu.Unlock()
-	a.n.applied = replicated(t.w).replica.file.Applied
+	a.n.applied = replicated(t.Store).replica.file.Applied
 	a.n.changed.Broadcast()
 }
 
@@ -445,4 +446,4 @@ func kindsOf(e LogEntry) map[string]int {
 }
 
 // replicated is the log that the store of a node follows.
-func replicated(w *writer) *replication { return w.log.(*replication) }
+func replicated(w *engine.Store) *replication { return w.Log.(*replication) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -25,10 +26,10 @@ const pushRows = 4 * pushPage
 // for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
 // wait. Safe for concurrent use.
 func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
-	if err := d.w.awaitMessage(ctx, id); err != nil {
+	if err := d.w.AwaitMessage(ctx, id); err != nil {
 		return nil, 0, err
 	}
-	t, looked, err = readTrace(ctx, d.w.as(caller.Number), id, asParty(caller.Number), pushRows)
+	t, looked, err = readTrace(ctx, d.w.As(caller.Number), id, asParty(caller.Number), pushRows)
 	if err != nil {
 		return nil, looked, err
 	}
@@ -63,7 +64,7 @@ func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*i
 	if err != nil {
 		return nil, err
 	}
-	seen, err := see(i, func(x *rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
+	seen, err := see(i, func(x *engine.Rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
 	t.Situation.LastSeen = later(seen, sawRecipient(t))
 	return t, err
 }
@@ -71,8 +72,8 @@ func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*i
 // readTrace tells the life of a message to somebody with a right, but not when the recipient was
 // last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
 // through in all.
-func readTrace(ctx context.Context, v viewer, id relay.MessageID, may right, rows int) (t *inspect.Trace, looked int, err error) {
-	t, err = get(ctx, v.point, func(x *rx) (*inspect.Trace, error) {
+func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may right, rows int) (t *inspect.Trace, looked int, err error) {
+	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*inspect.Trace, error) {
 		m, err := messageFor(x, id, may)
 		if err != nil {
 			return nil, err
@@ -87,12 +88,12 @@ func readTrace(ctx context.Context, v viewer, id relay.MessageID, may right, row
 
 // complete adds to traces, the first of which is of the oldest message, what takes more than
 // one transaction: the pushes, for which it looks through up to so many rows, and the answer.
-func complete(ctx context.Context, v viewer, rows int, traces ...*inspect.Trace) (looked int, err error) {
+func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*inspect.Trace) (looked int, err error) {
 	if len(traces) == 0 {
 		return 0, nil
 	}
 	for from := traces[0].Message.Position; from != 0 && looked < rows; looked += pushPage {
-		err := v.scan(ctx, func(x *rx) (err error) {
+		err := v.Scan(ctx, func(x *engine.Rx) (err error) {
 			from, err = tracePushes(x, from, traces...)
 			return err
 		})
@@ -112,8 +113,8 @@ func complete(ctx context.Context, v viewer, rows int, traces ...*inspect.Trace)
 }
 
 // lastSeen tells when a Mecha was there for the last time, as far as the file has it.
-func lastSeen(x *rx, id relay.MechaNumber) (time.Time, error) {
-	used, err := x.c.Number(lastUse, int64(id))
+func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
+	used, err := x.C.Number(lastUse, int64(id))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -121,7 +122,7 @@ func lastSeen(x *rx, id relay.MechaNumber) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	sent, err := x.c.Number("SELECT max(position) FROM ("+positions+")", args...)
+	sent, err := x.C.Number("SELECT max(position) FROM ("+positions+")", args...)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -136,11 +137,11 @@ const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_
 // sawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
 // newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
 // later. A message that an operator sent for it from a console is no sign of it.
-func sawSend(x *rx, used time.Time, newest relay.Position) (time.Time, error) {
+func sawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
 	if newest == 0 || !newest.Time().After(used) {
 		return used, nil
 	}
-	itself, err := x.c.Row(nil, sentItself, int64(newest))
+	itself, err := x.C.Row(nil, sentItself, int64(newest))
 	if itself {
 		used = newest.Time()
 	}
@@ -205,14 +206,14 @@ func rank(k inspect.StepKind) int {
 
 // trace reads what one transaction has of a message's life: its receipts, and the situation. A
 // message that retention removes meanwhile is MessageNotFound.
-func trace(x *rx, m *relay.Message) (*inspect.Trace, error) {
+func trace(x *engine.Rx, m *relay.Message) (*inspect.Trace, error) {
 	t := &inspect.Trace{Message: m}
 	s := &t.Situation
 	s.Message = m
 	if err := traceReceipts(x, t); err != nil {
 		return nil, err
 	}
-	alive, err := x.c.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE m.id = ?2", x.now.UnixMilli(), int64(m.Recipient))
+	alive, err := x.C.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE m.id = ?2", x.Now.UnixMilli(), int64(m.Recipient))
 	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
 		return t, err
 	}
@@ -234,9 +235,9 @@ func trace(x *rx, m *relay.Message) (*inspect.Trace, error) {
 const liveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
-func traceReceipts(x *rx, t *inspect.Trace) error {
+func traceReceipts(x *engine.Rx, t *inspect.Trace) error {
 	var key, receipt int64
-	_, err := x.c.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
+	_, err := x.C.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
 		"SELECT sender_key, idempotency_key, receipt FROM message WHERE position = ?", int64(t.Message.Position))
 	if err != nil {
 		return err
@@ -262,11 +263,11 @@ func traceReceipts(x *rx, t *inspect.Trace) error {
 }
 
 // step reads the receipt at a position as a Step, and the position of the one before it.
-func step(x *rx, position int64) (s inspect.Step, previous int64, err error) {
+func step(x *engine.Rx, position int64) (s inspect.Step, previous int64, err error) {
 	var state relay.State
 	var status, key int64
 	var notice relay.Notice
-	ok, err := x.c.Row(func(r *sqlite.Rows) {
+	ok, err := x.C.Row(func(r *sqlite.Rows) {
 		previous, state, status, key, notice = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5), relay.Notice(r.Int(6))
 		s.ClientTS, s.Detail, s.Until = r.Text(3), r.Text(4), relay.UnixMilli(r.Int(7))
 	}, "SELECT previous, state, status, client_ts, detail, key, notice, until FROM receipt WHERE position = ?", position)
@@ -277,7 +278,7 @@ func step(x *rx, position int64) (s inspect.Step, previous int64, err error) {
 		return s, 0, err
 	}
 	s.At = relay.Position(position).Time()
-	if s.Status, err = word(x, status); err != nil {
+	if s.Status, err = engine.Word(x, status); err != nil {
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
@@ -308,17 +309,17 @@ func stepKind(state relay.State, status string, notice relay.Notice) inspect.Ste
 }
 
 // nameKey sets the key of a step.
-func nameKey(x *rx, s *inspect.Step, number int64) error {
-	_, err := x.c.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
+func nameKey(x *engine.Rx, s *inspect.Step, number int64) error {
+	_, err := x.C.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
 }
 
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
 // messages. It returns where the next page begins; 0 if there is none.
-func tracePushes(x *rx, after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
+func tracePushes(x *engine.Rx, after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
 	found := make([][]pushed, len(traces))
-	r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
+	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	n := 0
 	for ; r.Next(); n++ {
 		next = relay.Position(r.Int(0))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
@@ -63,7 +64,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	d := openHere(t)
 	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
 	noMatch := relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "normal"} // a word in use, but of a priority
-	scans := d.w.readers.Scans
+	scans := d.w.Readers.Scans
 	defer occupy(t, scans, readers.ScanConns-1)()
 	free := occupy(t, scans, 1)
 	var ended atomic.Int32
@@ -82,7 +83,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 		t.Errorf("a scan beyond the bound got %v", err)
 	}
 	wg.Go(func() {
-		err := d.w.readIn(t.Context(), d.w.readers.Scan(other.Mecha.Number), func(*rx) error {
+		err := d.w.ReadIn(t.Context(), d.w.Readers.Scan(other.Mecha.Number), func(*engine.Rx) error {
 			if n := ended.Load(); n > 0 {
 				t.Errorf("%d scans of the busy Mecha came first", n)
 			}
@@ -110,13 +111,13 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	freeScans := occupy(t, d.w.readers.Scans, readers.ScanConns)
+	freeScans := occupy(t, d.w.Readers.Scans, readers.ScanConns)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a read that waits fails the test
 	defer cancel()
 	if m, err := d.Message(ctx, k.Mecha.Number, d.w.IDs.Message(latest)); err != nil || m.Position != latest {
 		t.Error(m, err)
 	}
-	freePoints := occupy(t, d.w.readers.Points, readers.PointConns)
+	freePoints := occupy(t, d.w.Readers.Points, readers.PointConns)
 	if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: spare.ID}); err != nil {
 		t.Error(err)
 	}
@@ -141,22 +142,22 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
 	d := openHere(t)
 	for range 50 { // in each round, chance decides which reads see their turn first, and which the end
-		free := occupy(t, d.w.readers.Points, readers.PointConns)
+		free := occupy(t, d.w.Readers.Points, readers.PointConns)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if err := d.w.readIn(ctx, d.w.readers.Point(1), func(*rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+				if err := d.w.ReadIn(ctx, d.w.Readers.Point(1), func(*engine.Rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
 		}
-		untilWaiting(d.w.readers.Points, 1, 20)
+		untilWaiting(d.w.Readers.Points, 1, 20)
 		cancel()
 		free()
 		wg.Wait()
 	}
-	occupy(t, d.w.readers.Points, readers.PointConns)() // all have come back
+	occupy(t, d.w.Readers.Points, readers.PointConns)() // all have come back
 }
 
 // One Mecha fills its share of the writer's queue. Still, the next transaction takes
@@ -192,24 +193,24 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	}
 	wg.Add(3)
 	in := func(what string) {
-		if n := done.Load(); n > cutBatch {
+		if n := done.Load(); n > engine.CutBatch {
 			t.Errorf("%d writes of the flood came before %s", n, what)
 		}
 		wg.Done()
 	}
-	then(d.w, message(other, "flooding^x", `{}`), func(_ relay.Sent, err error) {
+	engine.Then(d.w, message(other, "flooding^x", `{}`), func(_ relay.Sent, err error) {
 		if err != nil {
 			t.Error(err)
 		}
 		in("another's message")
 	})
-	then(d.w, &relay.RevokeKey{At: time.Now(), ID: other.ID}, func(_ *relay.Key, err error) {
+	engine.Then(d.w, &relay.RevokeKey{At: time.Now(), ID: other.ID}, func(_ *relay.Key, err error) {
 		if err != nil {
 			t.Error(err)
 		}
 		in("a revocation")
 	})
-	d.w.submit(nothing{}, 0, func(err error) {
+	d.w.Submit(nothing{}, 0, func(err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -217,7 +218,7 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	})
 	close(b.release)
 	wg.Wait()
-	if n := refused.Load(); n != flood-maxQueue/2 {
+	if n := refused.Load(); n != flood-engine.MaxQueue/2 {
 		t.Errorf("%d writes of the flood were refused, not those beyond half of the queue", n)
 	}
 }

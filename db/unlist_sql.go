@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/relay"
 )
@@ -16,14 +17,14 @@ import (
 
 // unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
 // rows in the index.
-func (room *mailbox) unlist(t *tx, messages []names.Message) error {
+func (room *mailbox) unlist(t *engine.Tx, messages []names.Message) error {
 	room.removed = append(room.removed, messages...)
 	for _, m := range messages {
 		if err := room.unindex(t, m); err != nil {
 			return err
 		}
-		if t.w.opts.Serve {
-			err := t.c.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.At), int64(m.Recipient), int64(m.Sender))
+		if t.Store.Opts.Serve {
+			err := t.C.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.At), int64(m.Recipient), int64(m.Sender))
 			if err != nil {
 				return err
 			}
@@ -40,18 +41,18 @@ func (room *mailbox) unlist(t *tx, messages []names.Message) error {
 	return nil
 }
 
-func deleteReceived(t *tx, r names.Row) error {
-	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", r.Of, int64(r.At))
+func deleteReceived(t *engine.Tx, r names.Row) error {
+	return t.C.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", r.Of, int64(r.At))
 }
 
-func deleteSent(t *tx, r names.Row) error {
-	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.Of, int64(r.At))
+func deleteSent(t *engine.Tx, r names.Row) error {
+	return t.C.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.Of, int64(r.At))
 }
 
 // unlister deletes the rows of removed messages. It gathers some thousands of messages
 // and then deletes their rows in the order of the tables, a piece with each call.
 type unlister struct {
-	w              *writer
+	w              *engine.Store
 	waiting        []names.Message  // removed, and not yet begun
 	last           time.Duration    // when the latest of them was removed, in the running time
 	received, sent []names.Row      // rows that are still to be deleted
@@ -69,7 +70,7 @@ const unlistAfter = time.Second
 
 // start reads the messages that an earlier process has left.
 func (u *unlister) start() error {
-	r := u.w.c.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
+	r := u.w.C.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
 	for r.Next() {
 		u.waiting = append(u.waiting, names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2))})
 	}
@@ -113,9 +114,9 @@ type unlisting struct {
 	received, sent, begun int // how many rows apply has deleted
 }
 
-func (l *unlisting) size() int { return 0 }
+func (l *unlisting) Size() int { return 0 }
 
-func (l *unlisting) apply(t *tx) error {
+func (l *unlisting) Apply(t *engine.Tx) error {
 	u := l.u
 	if len(u.begun) == 0 {
 		u.begin()
@@ -135,7 +136,7 @@ func (l *unlisting) apply(t *tx) error {
 		return nil
 	}
 	l.begun = min(len(u.begun), 4*unlistPiece)
-	return t.c.Exec("DELETE FROM unlisted WHERE position IN (SELECT value FROM json_each(?))",
+	return t.C.Exec("DELETE FROM unlisted WHERE position IN (SELECT value FROM json_each(?))",
 		jsonList(u.begun[:l.begun], func(p relay.Position) relay.Position { return p }))
 }
 

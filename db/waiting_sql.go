@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -19,11 +20,11 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 		return nil, err
 	}
 	w := &inspect.Waiting{Mecha: a}
-	if err := i.point(ctx, func(x *rx) error { return waiting(x, w, id, most) }); err != nil {
+	if err := i.Point(ctx, func(x *engine.Rx) error { return waiting(x, w, id, most) }); err != nil {
 		return nil, err
 	}
 	for from, rows := relay.Position(0), inboxRows; rows == inboxRows; {
-		err := i.scan(ctx, func(x *rx) (err error) {
+		err := i.Scan(ctx, func(x *engine.Rx) (err error) {
 			from, rows, err = countWaitingFor(x, w, id, from)
 			return err
 		})
@@ -44,7 +45,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
-func waiting(x *rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
+func waiting(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
 	h, err := healthOf(x, id)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func waiting(x *rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
 	if err != nil {
 		return err
 	}
-	oldest, _, err := readMessages(x, most, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.now.UnixMilli()))
+	oldest, _, err := readMessages(x, most, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
 	if err != nil {
 		return err
 	}
@@ -79,22 +80,22 @@ type health struct {
 const mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
 	"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
 
-func healthOf(x *rx, id relay.MechaNumber) (h health, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+func healthOf(x *engine.Rx, id relay.MechaNumber) (h health, err error) {
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		h = health{!r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))}
-	}, mechaHealth, x.now.UnixMilli(), int64(id))
+	}, mechaHealth, x.Now.UnixMilli(), int64(id))
 	return h, err
 }
 
 // countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
-func countWaitingFor(x *rx, w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+func countWaitingFor(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
 	pending, args, err := pending(x, id, from, inboxRows)
 	if err != nil {
 		return 0, 0, err
 	}
-	now := x.now.UnixMilli()
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+	now := x.Now.UnixMilli()
+	_, err = x.C.Row(func(r *sqlite.Rows) {
 		rows, next = int(r.Int(0)), relay.Position(r.Int(1))+1
 		w.Pending += int(r.Int(2))
 		w.Overdue += int(r.Int(3))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/relay"
 )
@@ -17,40 +18,40 @@ import (
 // meanwhile come into one transaction.
 type block struct{ entered, release chan struct{} }
 
-func (b block) apply(*tx) error {
+func (b block) Apply(*engine.Tx) error {
 	close(b.entered)
 	<-b.release
 	return nil
 }
 
-func (block) size() int { return 0 }
+func (block) Size() int { return 0 }
 
 // poison is a chore that writes something, and then fails.
 type poison struct{ *dictionary }
 
 var errPoison = errors.New("poison")
 
-func (p poison) apply(t *tx) error {
+func (p poison) Apply(t *engine.Tx) error {
 	if _, err := p.intern(t, "left behind"); err != nil {
 		return err
 	}
 	return errPoison
 }
 
-func (poison) size() int { return 0 }
+func (poison) Size() int { return 0 }
 
 // wait queues a chore and waits for its commit.
-func (d *DB) wait(c chore) error {
+func (d *DB) wait(c engine.Chore) error {
 	done := make(chan error, 1)
-	d.w.submit(c, 0, func(err error) { done <- err })
+	d.w.Submit(c, 0, func(err error) { done <- err })
 	return <-done
 }
 
 // nothing is a chore that does nothing: when it returns, the writes before it have been committed.
 type nothing struct{}
 
-func (nothing) apply(*tx) error { return nil }
-func (nothing) size() int       { return 0 }
+func (nothing) Apply(*engine.Tx) error { return nil }
+func (nothing) Size() int              { return 0 }
 
 func mustIssue(t testing.TB, d *DB, a relay.Address) *relay.Key {
 	t.Helper()
@@ -81,9 +82,9 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	results := make(chan error, n)
 	sent := make([]relay.Sent, n)
 	for i := range n {
-		then(d.w, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
+		engine.Then(d.w, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
-			d.w.submit(poison{d.dictionary}, 0, func(err error) {
+			d.w.Submit(poison{d.dictionary}, 0, func(err error) {
 				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 					t.Errorf("the poisoned write got %v", err)
 				}
@@ -107,8 +108,8 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 			t.Errorf("message %d is %s; its sender was told %s", i, m.ID, sent[i].ID)
 		}
 	}
-	err = d.w.as(0).point(t.Context(), func(x *rx) error {
-		left, err := x.c.Row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
+	err = d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+		left, err := x.C.Row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
 		if left {
 			t.Error("the poisoned write left something behind")
 		}
@@ -134,10 +135,10 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 6)
 	send := func(payload string) {
-		then(d.w, message(k, "c^d", payload), func(_ relay.Sent, err error) { got <- err })
+		engine.Then(d.w, message(k, "c^d", payload), func(_ relay.Sent, err error) { got <- err })
 	}
 	send(`{"n":1}`)
-	then(d.w, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, func(_ none, err error) { got <- err })
+	engine.Then(d.w, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, func(_ engine.None, err error) { got <- err })
 	send(`{"n":2}`)
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d"}, func(err error) { got <- err })
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d", Register: true}, func(err error) { got <- err })
@@ -171,7 +172,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) { done <- err })
 	}
-	d.w.submit(poison{d.dictionary}, 0, func(error) { done <- nil })
+	d.w.Submit(poison{d.dictionary}, 0, func(error) { done <- nil })
 	close(b.release)
 	for range 3 {
 		if err := <-done; err != nil {
@@ -179,8 +180,8 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		}
 	}
 	var words []string
-	err = d.w.as(0).point(t.Context(), func(x *rx) error {
-		r := x.c.Query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
+	err = d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
+		r := x.C.Query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
 		for r.Next() {
 			words = append(words, r.Text(0))
 		}
@@ -223,10 +224,10 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 5)
 	send := func(k *relay.Key) {
-		then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err })
+		engine.Then(d.w, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err })
 	}
 	send(k)
-	then(d.w, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
+	engine.Then(d.w, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
 	send(k)
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: "a^b"}, func(err error) { got <- err })
 	send(other)
@@ -294,15 +295,15 @@ func TestAFullQueueIsRefused(t *testing.T) {
 	b := block{make(chan struct{}), make(chan struct{})}
 	go d.wait(b)
 	<-b.entered
-	last := make(chan error, maxQueue)
-	for range maxQueue {
-		d.w.submit(nothing{}, 0, func(err error) { last <- err })
+	last := make(chan error, engine.MaxQueue)
+	for range engine.MaxQueue {
+		d.w.Submit(nothing{}, 0, func(err error) { last <- err })
 	}
 	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.Overloaded {
 		t.Errorf("a write beyond the queue's bound got %v", err)
 	}
 	close(b.release)
-	for range maxQueue {
+	for range engine.MaxQueue {
 		if err := <-last; err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +318,7 @@ func TestAServerWaitsForTheLockAsLongAsItWasTold(t *testing.T) {
 		d := openHere(t, func(o *Options) { o.Serve, o.LockWait = true, told })
 		var wait int64
 		var failed error
-		d.w.enqueue(&choreJob{poke{}, func(error) { wait, failed = d.w.c.Number("PRAGMA busy_timeout") }}, 0)
+		d.w.Enqueue(&engine.ChoreJob{Chore: poke{}, Done: func(error) { wait, failed = d.w.C.Number("PRAGMA busy_timeout") }}, 0)
 		if err := d.Close(); err != nil || failed != nil || wait != want {
 			t.Errorf("told to wait %v, it waits %d ms, want %d; %v, %v", told, wait, want, failed, err)
 		}
@@ -331,7 +332,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	go d.wait(b)
 	<-b.entered
 	result := make(chan error, 1)
-	then(d.w, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { result <- err })
+	engine.Then(d.w, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { result <- err })
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
 	close(b.release)
@@ -378,13 +379,13 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var wg, reading sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
-	read := func(x *rx) error {
-		here := func(_ context.Context, f func(*rx) error) error { return f(x) }
+	read := func(x *engine.Rx) error {
+		here := func(_ context.Context, f func(*engine.Rx) error) error { return f(x) }
 		_, err := readPage(t.Context(), here, relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "normal"})
 		return err
 	}
 	// Reads that overlap leave no moment in which SQLite could restart the log.
-	for _, own := range []readers.Turn{d.w.readers.Scan(1), d.w.readers.Scan(2), d.w.readers.Point(1)} {
+	for _, own := range []readers.Turn{d.w.Readers.Scan(1), d.w.Readers.Scan(2), d.w.Readers.Point(1)} {
 		reading.Go(func() {
 			for {
 				select {
@@ -392,7 +393,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					return
 				default:
 				}
-				if err := d.w.readIn(t.Context(), own, read); err != nil {
+				if err := d.w.ReadIn(t.Context(), own, read); err != nil {
 					t.Error(err)
 					return
 				}
@@ -406,7 +407,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				size := fileSize(d.w.path + "-wal")
+				size := fileSize(d.w.Path + "-wal")
 				mu.Lock()
 				most = max(most, size)
 				mu.Unlock()

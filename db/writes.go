@@ -3,41 +3,42 @@ package db
 import (
 	"fmt"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // newTable has a row for each kind of write.
-func newTable(n nouns, l *replication) *table {
-	var all table
-	add(&all, kind[*relay.SendMessage, relay.Sent]{decide: n.sending.send, note: noteSent,
-		by: func(m *relay.SendMessage) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
-	add(&all, kind[*relay.Acknowledge, relay.AckOutcome]{decide: n.progress.acknowledge,
-		by: func(a *relay.Acknowledge) (relay.KeyNumber, relay.NonceHash) { return a.Key, a.Nonce }})
-	add(&all, kind[*relay.MarkDelivered, relay.DeliveredOutcome]{decide: n.progress.markDelivered,
-		by: func(m *relay.MarkDelivered) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
-	add(&all, kind[*relay.ClaimMessages, []relay.ClaimedMessage]{decide: n.progress.claimMessages,
-		by: func(c *relay.ClaimMessages) (relay.KeyNumber, relay.NonceHash) { return c.Key, c.Nonce }})
-	add(&all, kind[*relay.PutProfile, none]{decide: n.directory.putProfile, silent: true, note: noteProfile,
-		by: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
-	add(&all, kind[*relay.UseNonce, none]{decide: n.directory.useNonce, silent: true,
-		by: func(u *relay.UseNonce) (relay.KeyNumber, relay.NonceHash) { return u.Key, u.Nonce }})
-	add(&all, kind[*relay.NoteFull, none]{decide: n.sending.noteFull, silent: true,
-		by: func(n *relay.NoteFull) (relay.KeyNumber, relay.NonceHash) { return n.Key, 0 }})
+func newTable(n nouns, l *replication) *engine.Table {
+	var all engine.Table
+	engine.Add(&all, engine.Kind[*relay.SendMessage, relay.Sent]{Decide: n.sending.send, Note: noteSent,
+		By: func(m *relay.SendMessage) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
+	engine.Add(&all, engine.Kind[*relay.Acknowledge, relay.AckOutcome]{Decide: n.progress.acknowledge,
+		By: func(a *relay.Acknowledge) (relay.KeyNumber, relay.NonceHash) { return a.Key, a.Nonce }})
+	engine.Add(&all, engine.Kind[*relay.MarkDelivered, relay.DeliveredOutcome]{Decide: n.progress.markDelivered,
+		By: func(m *relay.MarkDelivered) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
+	engine.Add(&all, engine.Kind[*relay.ClaimMessages, []relay.ClaimedMessage]{Decide: n.progress.claimMessages,
+		By: func(c *relay.ClaimMessages) (relay.KeyNumber, relay.NonceHash) { return c.Key, c.Nonce }})
+	engine.Add(&all, engine.Kind[*relay.PutProfile, engine.None]{Decide: n.directory.putProfile, Silent: true, Note: noteProfile,
+		By: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
+	engine.Add(&all, engine.Kind[*relay.UseNonce, engine.None]{Decide: n.directory.useNonce, Silent: true,
+		By: func(u *relay.UseNonce) (relay.KeyNumber, relay.NonceHash) { return u.Key, u.Nonce }})
+	engine.Add(&all, engine.Kind[*relay.NoteFull, engine.None]{Decide: n.sending.noteFull, Silent: true,
+		By: func(n *relay.NoteFull) (relay.KeyNumber, relay.NonceHash) { return n.Key, 0 }})
 
-	add(&all, kind[*relay.IssueKey, *relay.Key]{decide: n.directory.issueKey, note: noteIssued, keys: true})
-	add(&all, kind[*relay.RevokeKey, *relay.Key]{decide: n.directory.revokeKey, silent: true, note: noteRevoked, keys: true})
-	add(&all, kind[*relay.RemoveMecha, none]{decide: n.directory.removeMecha, silent: true, note: noteRemoved, keys: true})
-	add(&all, kind[*relay.ExpireMessage, none]{decide: n.progress.expireMessage, silent: true, note: noteExpired})
-	add(&all, kind[*relay.ForgetLearned, none]{decide: n.learning.forget, silent: true, note: noteForgotten})
-	add(&all, kind[*relay.Act, any]{decide: (*tx).act})
+	engine.Add(&all, engine.Kind[*relay.IssueKey, *relay.Key]{Decide: n.directory.issueKey, Note: noteIssued, Keys: true})
+	engine.Add(&all, engine.Kind[*relay.RevokeKey, *relay.Key]{Decide: n.directory.revokeKey, Silent: true, Note: noteRevoked, Keys: true})
+	engine.Add(&all, engine.Kind[*relay.RemoveMecha, engine.None]{Decide: n.directory.removeMecha, Silent: true, Note: noteRemoved, Keys: true})
+	engine.Add(&all, engine.Kind[*relay.ExpireMessage, engine.None]{Decide: n.progress.expireMessage, Silent: true, Note: noteExpired})
+	engine.Add(&all, engine.Kind[*relay.ForgetLearned, engine.None]{Decide: n.learning.forget, Silent: true, Note: noteForgotten})
+	engine.Add(&all, engine.Kind[*relay.Act, any]{Decide: (*engine.Tx).Act})
 
-	add(&all, kind[*relay.ExpireDue, nextDue]{decide: n.progress.expireDue, silent: true})
-	add(&all, kind[*relay.NoteOverdue, nextDue]{decide: n.progress.noteOverdue, silent: true})
-	add(&all, kind[*relay.EndAttempts, nextDue]{decide: n.progress.endAttempts, silent: true})
-	add(&all, kind[*relay.PruneMessages, relay.Pruned]{decide: n.retention.pruneMessages})
-	add(&all, kind[*relay.PruneUnused, relay.PrunedUnused]{decide: n.retention.pruneUnused})
-	add(&all, kind[*relay.CountExchanges, bool]{decide: n.learning.countExchanges, silent: true})
-	add(&all, kind[*relay.Activate, none]{decide: l.activate, silent: true})
+	engine.Add(&all, engine.Kind[*relay.ExpireDue, nextDue]{Decide: n.progress.expireDue, Silent: true})
+	engine.Add(&all, engine.Kind[*relay.NoteOverdue, nextDue]{Decide: n.progress.noteOverdue, Silent: true})
+	engine.Add(&all, engine.Kind[*relay.EndAttempts, nextDue]{Decide: n.progress.endAttempts, Silent: true})
+	engine.Add(&all, engine.Kind[*relay.PruneMessages, relay.Pruned]{Decide: n.retention.pruneMessages})
+	engine.Add(&all, engine.Kind[*relay.PruneUnused, relay.PrunedUnused]{Decide: n.retention.pruneUnused})
+	engine.Add(&all, engine.Kind[*relay.CountExchanges, bool]{Decide: n.learning.countExchanges, Silent: true})
+	engine.Add(&all, engine.Kind[*relay.Activate, engine.None]{Decide: l.activate, Silent: true})
 	return &all
 }
 
@@ -56,12 +57,12 @@ func noteRevoked(r *relay.RevokeKey, k *relay.Key, n *relay.NotedAct) bool {
 	return k.RevokedAt.IsZero() || k.RevokedAt.After(r.At) // else it was revoked before
 }
 
-func noteProfile(p *relay.PutProfile, _ none, n *relay.NotedAct) bool {
+func noteProfile(p *relay.PutProfile, _ engine.None, n *relay.NotedAct) bool {
 	n.What, n.Mecha = relay.ActProfileSet, p.Address
 	return true
 }
 
-func noteRemoved(r *relay.RemoveMecha, _ none, n *relay.NotedAct) bool {
+func noteRemoved(r *relay.RemoveMecha, _ engine.None, n *relay.NotedAct) bool {
 	n.What, n.Mecha, n.Detail = relay.ActMechaRemoved, r.Address, "with its keys and its profile"
 	return true
 }
@@ -74,12 +75,12 @@ func noteSent(m *relay.SendMessage, sent relay.Sent, n *relay.NotedAct) bool {
 	return !sent.Replayed
 }
 
-func noteExpired(e *relay.ExpireMessage, _ none, n *relay.NotedAct) bool {
+func noteExpired(e *relay.ExpireMessage, _ engine.None, n *relay.NotedAct) bool {
 	n.What, n.Detail = relay.ActMessageExpired, string(e.ID)
 	return true
 }
 
-func noteForgotten(f *relay.ForgetLearned, _ none, n *relay.NotedAct) bool {
+func noteForgotten(f *relay.ForgetLearned, _ engine.None, n *relay.NotedAct) bool {
 	n.What, n.Mecha, n.Detail = relay.ActForgotten, f.Address, "what discovery had learned about it"
 	return true
 }

@@ -1,3 +1,10 @@
+// Package names has what all readers of a file in one process share: the keys of its ids, the
+// caches of numbered strings (words and addresses), and the rows that the file's index tables
+// lack yet, since a server writes these late (package late).
+//
+// A Cache gives the string of a number and the number of a string. Numbers keep their strings for
+// ever; a string may get another number after its row was removed. Everything here is safe for
+// concurrent use, except that only the writer adds to the late indexes.
 package names
 
 import (

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // data_version on the writer's connection, where our own commits do not count. watch finds
 // out what the other process has changed.
 type foreign struct {
-	w       *writer
+	w       *Store
 	readers *readers.Pool
 	files   []servedFile // empty if this process does not serve
 	checked time.Time    // by the real clock
@@ -26,29 +26,29 @@ type foreign struct {
 // unknownVersion is no data_version. It stands for a file that must be read again.
 const unknownVersion = -1
 
-func (f *foreign) Due(time.Time) bool { return time.Since(f.checked) >= tasksEvery }
+func (f *foreign) Due(time.Time) bool { return time.Since(f.checked) >= TasksEvery }
 
 func (f *foreign) Do(time.Time) {
 	f.checked = time.Now()
 	w := f.w
-	if lost := f.lostFile(); lost != nil && w.failed() == nil {
-		w.fail(f.leave(lost))
+	if lost := f.lostFile(); lost != nil && w.Failed() == nil {
+		w.Fail(f.leave(lost))
 		return
 	}
-	data, err := w.c.Number("PRAGMA data_version")
+	data, err := w.C.Number("PRAGMA data_version")
 	switch {
 	case err == nil && data != f.data:
-		f.data, w.checkpoints.copySoon = data, true
+		f.data, w.Checkpoints.CopySoon = data, true
 		w.forgetRead()
 	case err != nil && sqlite.IsFatal(err):
-		w.fail(err)
+		w.Fail(err)
 	}
 }
 
 // forgetStale has the rooms forget what they have read if another process has written to the
 // file, so that jobs are decided by the file as it is now.
-func (w *writer) forgetStale() error {
-	version, err := w.c.Number("PRAGMA data_version")
+func (w *Store) forgetStale() error {
+	version, err := w.C.Number("PRAGMA data_version")
 	if err == nil && version != w.cachedAt {
 		w.cachedAt = version
 		w.forgetRead()
@@ -63,8 +63,8 @@ type servedFile struct {
 	was  os.FileInfo
 }
 
-// rememberFiles notes the files at the paths. They must exist.
-func (f *foreign) rememberFiles(database string) error {
+// RememberFiles notes the files at the paths. They must exist.
+func (f *foreign) RememberFiles(database string) error {
 	real, err := filepath.EvalSymlinks(database) // SQLite puts its files beside the real one
 	if err != nil {
 		return err
@@ -103,13 +103,13 @@ func (f *foreign) lostFile() error {
 // that could mix the two.
 func (f *foreign) leave(lost error) error {
 	w := f.w
-	w.checkpoints.wait()
-	if data, err := w.c.Number("PRAGMA data_version"); err != nil || data != f.data {
+	w.Checkpoints.wait()
+	if data, err := w.C.Number("PRAGMA data_version"); err != nil || data != f.data {
 		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
 	}
 	busy := int64(1)
 	f.readers.Hold(holdTimeout)
-	_, err := w.c.Row(func(r *sqlite.Rows) { busy = r.Int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
+	_, err := w.C.Row(func(r *sqlite.Rows) { busy = r.Int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
 	f.readers.Release()
 	switch {
 	case err != nil:

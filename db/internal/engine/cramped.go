@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 // with DiskFull. Once a second the writer looks for room. When there is some, it opens
 // the file as at any start.
 
-// errCramped refuses a transaction of a cramped server.
-var errCramped = errors.New("the disk was full at the start: the log of the database has no index")
+// ErrCramped refuses a transaction of a cramped server.
+var ErrCramped = errors.New("the disk was full at the start: the log of the database has no index")
 
 const (
 	findRoomEvery = time.Second
@@ -24,67 +24,67 @@ const (
 )
 
 // findRoom ends the cramped state if the disk has room, and tells whether it did.
-func (w *writer) findRoom() bool {
-	if time.Since(w.roomAt) < findRoomEvery || w.failed() != nil {
+func (w *Store) findRoom() bool {
+	if time.Since(w.roomAt) < findRoomEvery || w.Failed() != nil {
 		return false
 	}
 	w.roomAt = time.Now()
-	if lost := w.foreign.lostFile(); lost != nil {
-		w.fail(lost)
+	if lost := w.Foreign.lostFile(); lost != nil {
+		w.Fail(lost)
 		return false
 	}
-	if !hasRoom(w.disk.folder) {
+	if !hasRoom(w.Disk.Folder) {
 		return false
 	}
-	defer w.foreign.readers.Release()
-	if !w.foreign.readers.HoldAll(holdTimeout) {
+	defer w.Foreign.readers.Release()
+	if !w.Foreign.readers.HoldAll(holdTimeout) {
 		return false
 	}
 	// SQLite keeps its part of the log's index for as long as this process has the file
 	// open. So all connections must be closed first.
-	w.foreign.readers.CloseHeld()
-	w.c.Close()
-	w.c = nil
+	w.Foreign.readers.CloseHeld()
+	w.C.Close()
+	w.C = nil
 	err := w.reopen()
-	if err == nil && w.cramped {
+	if err == nil && w.Cramped {
 		return false
 	}
 	if err != nil {
-		w.fail(err)
+		w.Fail(err)
 		return false
 	}
-	w.opts.Logger.Info("there is room on the disk: writes are accepted", "db", w.path)
+	w.Opts.Logger.Info("there is room on the disk: writes are accepted", "db", w.Path)
 	return true
 }
 
 // reopen opens the file for writing. If the disk has no room for that, it opens the file as
 // it was open before.
-func (w *writer) reopen() error {
+func (w *Store) reopen() error {
 	role := sqlite.Reading
-	c, err := file.OpenCurrent(w.path, w.opts.Schema, true)
-	w.cramped = sqlite.IsDiskFull(err)
-	if w.cramped {
+	c, err := file.OpenCurrent(w.Path, w.Opts.Schema, true)
+	w.Cramped = sqlite.IsDiskFull(err)
+	if w.Cramped {
 		role = sqlite.Unindexed
-		c, err = file.OpenFull(w.path)
+		c, err = file.OpenFull(w.Path)
 	}
 	if err != nil {
 		return err
 	}
-	w.c = c
-	if err := w.opts.applyLockWait(c); err != nil {
+	w.C = c
+	if err := w.Opts.ApplyLockWait(c); err != nil {
 		return err
 	}
-	if err := w.foreign.readers.Open(w.path, role); err != nil || w.cramped {
+	if err := w.Foreign.readers.Open(w.Path, role); err != nil || w.Cramped {
 		return err
 	}
-	if err := w.startHelpers(); err != nil {
+	if err := w.StartHelpers(); err != nil {
 		return err
 	}
-	w.disk.cramped.Store(false)
+	w.Disk.Cramped.Store(false)
 	// Another process may have found room earlier, and have written.
-	w.foreign.data, w.cachedAt = unknownVersion, unknownVersion
+	w.Foreign.data, w.cachedAt = unknownVersion, unknownVersion
 	w.forgetRead()
-	w.listeners.tell(keysChanged | entriesChanged)
+	w.Listeners.tell(KeysChanged | EntriesChanged)
 	return nil
 }
 

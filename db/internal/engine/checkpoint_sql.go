@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"sync/atomic"
@@ -35,25 +35,25 @@ const (
 // pages that other processes wrote, even if few follow, because a compact command
 // gives space back only when its pages are copied.
 type checkpoints struct {
-	w          *writer
+	w          *Store
 	readers    *readers.Pool
 	wanted     chan struct{} // tells the copying goroutine to copy
 	done       chan struct{} // tells the writer that it has copied
 	fault      atomic.Bool   // the last copy of the copying goroutine failed
 	running    bool          // the copying goroutine is at work
 	started    time.Time     // when that goroutine was started last, by the real clock
-	copySoon   bool          // another process has written to the log
+	CopySoon   bool          // another process has written to the log
 	checked    time.Time     // when do ran last, by the real clock
 	heldInVain time.Time     // when holding the readers did not help
 	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: none does
 }
 
-func newCheckpoints(w *writer, readers *readers.Pool) checkpoints {
+func newCheckpoints(w *Store, readers *readers.Pool) checkpoints {
 	return checkpoints{w: w, readers: readers, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
 }
 
-// copyInBackground is the copying goroutine. It works on c and ends when closed is.
-func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
+// CopyInBackground is the copying goroutine. It works on c and ends when closed is.
+func (k *checkpoints) CopyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
 	defer c.Close()
 	for {
 		select {
@@ -64,9 +64,9 @@ func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
 		_, err := c.Checkpoint()
 		k.fault.Store(err != nil)
 		if err != nil {
-			k.w.opts.Logger.Warn("the log cannot be copied into the database for now, and grows meanwhile", "error", err)
+			k.w.Opts.Logger.Warn("the log cannot be copied into the database for now, and grows meanwhile", "error", err)
 			if sqlite.IsFatal(err) {
-				k.w.fail(err)
+				k.w.Fail(err)
 			}
 		}
 		k.done <- struct{}{}
@@ -77,10 +77,10 @@ func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
 // enough pages. After a fault it does nothing, because a second fsync could hide the
 // failure of the first.
 func (k *checkpoints) begin() {
-	if k.w.failed() != nil {
+	if k.w.Failed() != nil {
 		return
 	}
-	left := k.w.c.NotCopied()
+	left := k.w.C.NotCopied()
 	switch {
 	case !k.running && left >= copyAfterPages && !k.failing():
 		k.start()
@@ -121,7 +121,7 @@ func (k *checkpoints) wait() {
 
 func (k *checkpoints) Due(time.Time) bool {
 	again := k.stuck.Load() != 0 && time.Since(k.checked) >= holdAgain // even if nothing more is written
-	return (again || k.copySoon && time.Since(k.checked) >= copyForeign) && k.w.failed() == nil
+	return (again || k.CopySoon && time.Since(k.checked) >= copyForeign) && k.w.Failed() == nil
 }
 
 func (k *checkpoints) Do(time.Time) {
@@ -137,25 +137,25 @@ func (k *checkpoints) Do(time.Time) {
 // from restarting the log. If the log has become long, the readers are held for the
 // moment that a restart takes.
 func (k *checkpoints) finish() {
-	k.running, k.copySoon = false, false
+	k.running, k.CopySoon = false, false
 	w := k.w
-	if w.failed() != nil {
+	if w.Failed() != nil {
 		return
 	}
-	frames, err := w.c.Checkpoint()
+	frames, err := w.C.Checkpoint()
 	if err == nil && frames > maxLogPages && time.Since(k.heldInVain) > holdAgain {
 		k.readers.Hold(holdTimeout)
-		_, err = w.c.Checkpoint()
-		if w.c.NotCopied() > 0 {
+		_, err = w.C.Checkpoint()
+		if w.C.NotCopied() > 0 {
 			k.heldInVain = time.Now() // another process is reading, such as relay backup or relay check
 			k.stuck.CompareAndSwap(0, k.heldInVain.UnixNano())
 		}
 		k.readers.Release()
 	}
-	if k.stuck.Load() != 0 && w.c.NotCopied() < copyAfterPages {
+	if k.stuck.Load() != 0 && w.C.NotCopied() < copyAfterPages {
 		k.stuck.Store(0)
 	}
 	if err != nil && sqlite.IsFatal(err) {
-		w.fail(err)
+		w.Fail(err)
 	}
 }

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -10,31 +10,31 @@ import (
 	"relay/db/relay"
 )
 
-// as gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
-func (w *writer) as(of relay.MechaNumber) inTurns { return inTurns{w, of} }
+// As gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
+func (w *Store) As(of relay.MechaNumber) Turns { return Turns{w, of} }
 
-// inTurns is a Mecha that reads.
-type inTurns struct {
-	w  *writer
+// Turns is a Mecha that reads.
+type Turns struct {
+	w  *Store
 	of relay.MechaNumber
 }
 
-func (v inTurns) point(ctx context.Context, f func(*rx) error) error {
-	return v.w.readIn(ctx, v.w.readers.Point(v.of), f)
+func (v Turns) Point(ctx context.Context, f func(*Rx) error) error {
+	return v.w.ReadIn(ctx, v.w.Readers.Point(v.of), f)
 }
 
-func (v inTurns) scan(ctx context.Context, f func(*rx) error) error {
-	return v.w.readIn(ctx, v.w.readers.Scan(v.of), f)
+func (v Turns) Scan(ctx context.Context, f func(*Rx) error) error {
+	return v.w.ReadIn(ctx, v.w.Readers.Scan(v.of), f)
 }
 
-// in gives readIn for a turn.
-func (w *writer) in(t readers.Turn) func(context.Context, func(*rx) error) error {
-	return func(ctx context.Context, f func(*rx) error) error { return w.readIn(ctx, t, f) }
+// In gives ReadIn for a turn.
+func (w *Store) In(t readers.Turn) func(context.Context, func(*Rx) error) error {
+	return func(ctx context.Context, f func(*Rx) error) error { return w.ReadIn(ctx, t, f) }
 }
 
-// readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
+// ReadIn waits for the turn, and runs f in a read transaction on a connection of its lane.
 // Errors: those of take and of f.
-func (w *writer) readIn(ctx context.Context, t readers.Turn, f func(*rx) error) error {
+func (w *Store) ReadIn(ctx context.Context, t readers.Turn, f func(*Rx) error) error {
 	c, err := t.Take(ctx)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (w *writer) readIn(ctx context.Context, t readers.Turn, f func(*rx) error) 
 		return w.readFault(err)
 	}
 	defer c.Rollback() // ends the transaction, even if f panics; it has no changes
-	return w.readFault(f(&rx{c: c, Lookups: w.Lookups, now: w.opts.Now()}))
+	return w.readFault(f(&Rx{C: c, Lookups: w.Lookups, Now: w.Opts.Now()}))
 }
 
 // longestRead bounds a read of the server, because the log grows for as long as a read
@@ -53,22 +53,22 @@ func (w *writer) readIn(ctx context.Context, t readers.Turn, f func(*rx) error) 
 const longestRead = 10 * time.Second
 
 // readFault passes on the error of a read, and stops the store if it is fatal.
-func (w *writer) readFault(err error) error {
+func (w *Store) readFault(err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, sqlite.ErrTooLong):
 		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time", RetryAfter: time.Second, Cause: err}
 	case sqlite.IsFatal(err):
-		w.fail(err)
+		w.Fail(err)
 	}
 	return err
 }
 
-// errNoRoom refuses any write, and errDiskFull messages.
-func errNoRoom(cause error) error {
+// ErrNoRoom refuses any write, and ErrDiskFull messages.
+func ErrNoRoom(cause error) error {
 	return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: cause}
 }
 
-func errDiskFull() error {
+func ErrDiskFull() error {
 	return relay.Errorf(relay.DiskFull, "the disk is full, or nearly so; messages are refused until there is space")
 }

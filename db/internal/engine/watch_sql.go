@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"sync"
@@ -14,7 +14,7 @@ import (
 // of its own and waits for no other goroutine. So a key is refused soon after its
 // revocation, even if the writer and the readers are busy.
 type watch struct {
-	w    *writer
+	w    *Store
 	path string
 	c    *sqlite.Conn // nil before the first look
 	data int64        // PRAGMA data_version at the last look
@@ -22,7 +22,7 @@ type watch struct {
 
 	held     time.Time                 // since when another process has had the write lock; zero: none has it
 	reported bool                      // held has been logged
-	locked   atomic.Pointer[time.Time] // held, once it has been logged; nil: writes go through
+	Locked   atomic.Pointer[time.Time] // held, once it has been logged; nil: writes go through
 
 	clock, passed time.Time // the store's clock and the machine's running time, at the last look
 
@@ -45,19 +45,19 @@ type versions struct{ keys, entries, learned int64 }
 
 // newWatch makes the watch of the file at path. At its first look it finds that
 // everything has changed.
-func newWatch(w *writer, path string) *watch {
-	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1, -1}, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
+func newWatch(w *Store, path string) *watch {
+	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1, -1}, reports: make(chan func(), 16), clock: w.Opts.Now().Round(0), passed: time.Now()}
 }
 
-// open opens the connection. The start calls it, while the files are known to be in their
+// Open opens the connection. The start calls it, while the files are known to be in their
 // places. If the disk has no room for that, the next look tries again.
-func (h *watch) open() (err error) {
+func (h *watch) Open() (err error) {
 	h.c, err = sqlite.Open(h.path, sqlite.Polling)
 	return err
 }
 
-// run looks at the file several times a second until closed is.
-func (h *watch) run(closed <-chan struct{}) {
+// Run looks at the file several times a second until closed is.
+func (h *watch) Run(closed <-chan struct{}) {
 	defer func() {
 		if h.c != nil {
 			h.c.Close()
@@ -79,7 +79,7 @@ func (h *watch) run(closed <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		if h.w.failed() == nil {
+		if h.w.Failed() == nil {
 			h.look()
 		}
 	}
@@ -89,7 +89,7 @@ func (h *watch) run(closed <-chan struct{}) {
 // cannot tell this process's own commits from others, so the listeners hear of those twice.
 func (h *watch) look() {
 	h.lookAtClock()
-	if h.c == nil && h.open() != nil {
+	if h.c == nil && h.Open() != nil {
 		return
 	}
 	data, err := h.c.Number("PRAGMA data_version")
@@ -97,12 +97,12 @@ func (h *watch) look() {
 	if err == nil && changed {
 		err = h.tell(data)
 	}
-	if err == nil && h.w.opts.Serve {
+	if err == nil && h.w.Opts.Serve {
 		err = h.lookAtLock(changed)
 		h.lookAtLog()
 	}
 	if err != nil && sqlite.IsFatal(err) {
-		h.w.fail(err)
+		h.w.Fail(err)
 	} // after any other error, the next look tries again
 }
 
@@ -114,14 +114,14 @@ func (h *watch) tell(data int64) error {
 	}
 	h.data = data
 	if now.keys != h.seen.keys {
-		h.w.listeners.tell(keysChanged)
+		h.w.Listeners.tell(KeysChanged)
 	}
 	if now.entries != h.seen.entries {
 		h.w.Mechas.Forget()
-		h.w.listeners.tell(entriesChanged)
+		h.w.Listeners.tell(EntriesChanged)
 	}
 	if now.learned != h.seen.learned {
-		h.w.listeners.tell(learnedChanged)
+		h.w.Listeners.tell(LearnedChanged)
 	}
 	h.seen = now
 	return nil
@@ -180,9 +180,9 @@ func (h *watch) lockedSince() (time.Time, error) {
 func (h *watch) report() {
 	since := h.held
 	h.reported = true
-	h.locked.Store(&since)
+	h.Locked.Store(&since)
 	h.say(func() {
-		h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
+		h.w.Opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
 			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.path, sqlite.WriteLock))
 	})
 }
@@ -193,9 +193,9 @@ const jump = time.Minute
 // lookAtClock logs that the clock was set. The relay follows the clock nevertheless, because
 // it cannot tell a wrong clock from a machine that has slept.
 func (h *watch) lookAtClock() {
-	clock, passed := h.w.opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
+	clock, passed := h.w.Opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
 	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
-		h.w.opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
+		h.w.Opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
 	}
 	h.clock, h.passed = clock, passed
 }
@@ -208,17 +208,17 @@ const (
 // lookAtLog logs that the log grows because another process reads an old state of the
 // file. It also logs the end of that.
 func (h *watch) lookAtLog() {
-	stuck := h.w.checkpoints.stuck.Load()
+	stuck := h.w.Checkpoints.stuck.Load()
 	switch {
 	case stuck == 0 && !h.grows.IsZero():
 		h.grows = time.Time{}
 		h.say(func() {
-			h.w.opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.path))
+			h.w.Opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.path))
 		})
 	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
 		h.grows = time.Now()
 		h.say(func() {
-			h.w.opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
+			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
 				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", sqlite.Holder(h.path, sqlite.SnapshotLock))
 		})
 	}
@@ -236,10 +236,10 @@ func (h *watch) say(report func()) {
 func (h *watch) free() {
 	if h.reported {
 		held := int(time.Since(h.held).Seconds())
-		h.say(func() { h.w.opts.Logger.Info("the write lock of the database is free again", "held_seconds", held) })
+		h.say(func() { h.w.Opts.Logger.Info("the write lock of the database is free again", "held_seconds", held) })
 	}
 	h.held, h.reported = time.Time{}, false
-	h.locked.Store(nil)
+	h.Locked.Store(nil)
 }
 
 // lockState says whether the writer has the write lock or waits for it. The writer sets

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"relay/db/file"
@@ -6,23 +6,23 @@ import (
 	"relay/db/relay"
 )
 
-// start reads the state of the writer from the file.
-func (w *writer) start() error {
+// Start reads the state of the writer from the file.
+func (w *Store) Start() error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	data, err := w.c.Number("PRAGMA data_version")
+	data, err := w.C.Number("PRAGMA data_version")
 	if err != nil {
 		return err
 	}
-	w.foreign.data, w.cachedAt = data, data
-	if !w.opts.Serve {
+	w.Foreign.data, w.cachedAt = data, data
+	if !w.Opts.Serve {
 		return nil
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
 	// durable before the relay shows them to clients again. For a cramped server,
 	// OpenFull has synced the log.
-	if !w.cramped {
+	if !w.Cramped {
 		if err := w.copyLog(); err != nil {
 			return err
 		}
@@ -34,28 +34,28 @@ func (w *writer) start() error {
 // copyLog makes what the log has durable: it copies the log into the database, or syncs
 // the log where that is not possible. It does not wait for other processes that read,
 // because Litestream reads at all times.
-func (w *writer) copyLog() error {
-	held, err := w.c.CopyLog()
+func (w *Store) copyLog() error {
+	held, err := w.C.CopyLog()
 	if sqlite.IsDiskFull(err) {
-		w.opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.path, "error", err)
+		w.Opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.Path, "error", err)
 	}
 	if held && err == nil || sqlite.IsDiskFull(err) {
-		return file.SyncLog(w.path)
+		return file.SyncLog(w.Path)
 	}
 	return err
 }
 
 // findLast reads the last position of the shared order, and the last local one.
-func (w *writer) findLast() error {
-	if !w.ordered {
-		last, err := file.LastPosition(w.c)
+func (w *Store) findLast() error {
+	if !w.Ordered {
+		last, err := file.LastPosition(w.C)
 		if err != nil {
 			return err
 		}
-		w.last = max(w.last, last)
+		w.Last = max(w.Last, last)
 	}
 	for _, table := range []string{"search", "push"} {
-		p, err := w.c.Number("SELECT max(position) FROM " + table)
+		p, err := w.C.Number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return err
 		}

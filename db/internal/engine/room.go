@@ -1,23 +1,23 @@
-package db
+package engine
 
 import "time"
 
-// A room is what the store has for one noun: its rows, its caches, and its own work. The
+// A Room is what the store has for one noun: its rows, its caches, and its own work. The
 // writer knows rooms by these hooks alone. It calls them on its goroutine, in the order in
 // which the rooms are listed (newRooms). A room that needs no hook of a kind embeds quiet.
-type room interface {
-	background
+type Room interface {
+	Background
 
 	// Begin is called when a transaction begins, and again if it is made again. What the room
 	// has noted of a transaction that was not committed is to be forgotten.
-	Begin(t *tx)
+	Begin(t *Tx)
 	// Applied is called after a job of the transaction has been applied, but not refused.
-	Applied(t *tx, j job)
+	Applied(t *Tx, j Job)
 	// Board writes local rows just before the commit, so that they need no transaction of
 	// their own. An error fails the transaction.
-	Board(t *tx) error
+	Board(t *Tx) error
 	// Arrived is called after the commit, unless the commit failed.
-	Arrived(t *tx)
+	Arrived(t *Tx)
 	// Forget drops what the room has read from the file: a transaction was rolled back, or
 	// another process has written to the file. It may come between Begin and the first job.
 	Forget()
@@ -25,9 +25,9 @@ type room interface {
 	Flush()
 }
 
-// background is work of the store itself, such as the expiry of messages. The writer looks
-// for it before each transaction and, while no jobs come, every tasksEvery.
-type background interface {
+// Background is work of the store itself, such as the expiry of messages. The writer looks
+// for it before each transaction and, while no jobs come, every TasksEvery.
+type Background interface {
 	// Due reports whether there is work. now is the time of the store's clock.
 	Due(now time.Time) bool
 	// Do does the work. It may commit transactions of its own. While jobs wait, as
@@ -35,14 +35,14 @@ type background interface {
 	Do(now time.Time)
 }
 
-// quiet has the hooks of a room that does nothing.
-type quiet struct{}
+// Quiet has the hooks of a room that does nothing.
+type Quiet struct{}
 
-func (quiet) Begin(*tx)          {}
-func (quiet) Applied(*tx, job)   {}
-func (quiet) Board(*tx) error    { return nil }
-func (quiet) Arrived(*tx)        {}
-func (quiet) Forget()            {}
-func (quiet) Flush()             {}
-func (quiet) Due(time.Time) bool { return false }
-func (quiet) Do(time.Time)       {}
+func (Quiet) Begin(*Tx)          {}
+func (Quiet) Applied(*Tx, Job)   {}
+func (Quiet) Board(*Tx) error    { return nil }
+func (Quiet) Arrived(*Tx)        {}
+func (Quiet) Forget()            {}
+func (Quiet) Flush()             {}
+func (Quiet) Due(time.Time) bool { return false }
+func (Quiet) Do(time.Time)       {}

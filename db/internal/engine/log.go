@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -7,16 +7,16 @@ import (
 	"relay/db/relay"
 )
 
-// A sharedLog is where the writes of this process go in the place of the writer's queue. The
+// A Log is where the writes of this process go in the place of the writer's queue. The
 // writer without one is its own log.
-type sharedLog interface {
+type Log interface {
 	// Enqueue takes the job of a write. Safe for concurrent use.
-	Enqueue(j job, of relay.MechaNumber)
+	Enqueue(j Job, of relay.MechaNumber)
 	// Take returns the ops of the entries that are to be applied next; none if there are none,
 	// or if this machine cannot apply them for now. Apply makes a transaction of them. Only the
 	// writer's goroutine may call both.
-	Take() []op
-	Apply([]op)
+	Take() []Op
+	Apply([]Op)
 	// Keeps reports whether this node makes the store's own writes, such as the expiry of
 	// messages. Several nodes may do so at the same time: the second such write finds nothing
 	// to do.
@@ -42,19 +42,19 @@ type sharedLog interface {
 	Close()
 }
 
-// keeps reports whether this process makes the store's own writes.
-func (w *writer) keeps() bool { return w.log == nil || w.log.Keeps() }
+// Keeps reports whether this process makes the store's own writes.
+func (w *Store) Keeps() bool { return w.Log == nil || w.Log.Keeps() }
 
-// proposes hands a job of the store's own work to the log, and returns true, if the job is a
+// Proposes hands a job of the store's own work to the log, and returns true, if the job is a
 // write and there is a log. Only the writer's goroutine may call it.
-func (w *writer) proposes(j job) bool {
-	if w.log == nil || j.shared() == nil {
+func (w *Store) Proposes(j Job) bool {
+	if w.Log == nil || j.Shared() == nil {
 		return false
 	}
-	w.log.Enqueue(j, 0)
+	w.Log.Enqueue(j, 0)
 	return true
 }
 
-func errNonceReused() error {
+func ErrNonceReused() error {
 	return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 }

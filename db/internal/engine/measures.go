@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"sync/atomic"
@@ -51,21 +51,21 @@ func newMeasures() *Measures {
 }
 
 // began measures the writes of a transaction that begins now, by the store's clock.
-func (m *Measures) began(ops []op, now time.Time) {
+func (m *Measures) began(ops []Op, now time.Time) {
 	m.Writes.ObserveSize(len(ops))
 	for i := range ops {
-		if w := ops[i].job.shared(); w != nil {
+		if w := ops[i].Job.Shared(); w != nil {
 			m.Queued.Observe(now.Sub(w.When()))
 			return // the others came later
 		}
 	}
 }
 
-// committed counts what a transaction has brought.
-func (m *Measures) committed(t *tx) {
-	m.Sent.Add(int64(len(t.brought.Messages)))
-	for i := range t.brought.Changes {
-		switch c := &t.brought.Changes[i]; {
+// Committed counts what a transaction has brought.
+func (m *Measures) Committed(t *Tx) {
+	m.Sent.Add(int64(len(t.Brought.Messages)))
+	for i := range t.Brought.Changes {
+		switch c := &t.Brought.Changes[i]; {
 		case !c.New:
 		case c.Notice == relay.NoticeOverdue:
 			m.Overdue.Add(1)
@@ -81,9 +81,9 @@ func (m *Measures) committed(t *tx) {
 
 // changes tells whether a transaction of these ops changes something, so that its commit
 // waits for the disk.
-func changes(ops []op) bool {
+func changes(ops []Op) bool {
 	for i := range ops {
-		if ops[i].err == nil {
+		if ops[i].Err == nil {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"log/slog"
@@ -12,9 +12,9 @@ import (
 // Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
 // a write finds room again. Only the writer's goroutine uses the fields below low.
 type disk struct {
-	cramped   atomic.Bool // the writer had no room to open the file (cramped.go); no messages are accepted
-	low       atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
-	folder    string
+	Cramped   atomic.Bool // the writer had no room to open the file (cramped.go); no messages are accepted
+	Low       atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
+	Folder    string
 	floor     int64 // bytes; 0: no limit
 	log       *slog.Logger
 	checked   time.Time // by the real clock
@@ -33,18 +33,18 @@ func (d *disk) Due(time.Time) bool { return time.Since(d.checked) >= checkDiskEv
 
 func (d *disk) Do(time.Time) {
 	d.checked = time.Now()
-	d.check()
+	d.Check()
 }
 
-// check compares the free space with the floor. If the file system does not tell its
+// Check compares the free space with the floor. If the file system does not tell its
 // free space, check assumes room; SQLite will say when the disk is full.
-func (d *disk) check() {
+func (d *disk) Check() {
 	below := false
 	if d.floor > 0 {
-		free, err := sqlite.FreeDisk(d.folder)
+		free, err := sqlite.FreeDisk(d.Folder)
 		below = err == nil && free < d.floor
 	}
-	d.low.Store(below || d.cramped.Load())
+	d.Low.Store(below || d.Cramped.Load())
 	switch {
 	case below && !d.below:
 		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, acknowledgements and reads go on", "floor_bytes", d.floor)
@@ -57,7 +57,7 @@ func (d *disk) check() {
 // becameFull notes that SQLite found no room for a transaction. Until the next check no
 // messages are accepted.
 func (d *disk) becameFull(c *sqlite.Conn) {
-	d.low.Store(true)
+	d.Low.Store(true)
 	d.changes, d.fullLast = c.Changes(), time.Now()
 	if d.fullSince.IsZero() {
 		d.fullSince = d.fullLast
