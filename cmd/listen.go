@@ -83,7 +83,7 @@ their messages stay pending.`,
   relay listen --bell`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err == nil {
 				err = f.check()
 			}
@@ -91,10 +91,10 @@ their messages stay pending.`,
 				return err
 			}
 			if f.bell {
-				return a.listenForBells(cmd.Context(), relay)
+				return a.listenForBells(cmd.Context(), api)
 			}
 			l := &listener{app: a, f: f}
-			return l.run(cmd.Context(), relay)
+			return l.run(cmd.Context(), api)
 		},
 	}
 	c.Add(cmd)

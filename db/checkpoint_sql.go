@@ -48,8 +48,8 @@ type checkpoints struct {
 	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: none does
 }
 
-func newCheckpoints(w *writer, readers *readers.Pool) checkpoints {
-	return checkpoints{w: w, readers: readers, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
+func newCheckpoints(w *writer, pool *readers.Pool) checkpoints {
+	return checkpoints{w: w, readers: pool, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
 }
 
 // copyInBackground is the copying goroutine. It works on c and ends when closed is.
