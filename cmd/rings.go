@@ -6,4 +6,5 @@ import (
 	_ "relay/cmd/a2a/ring"
 	_ "relay/cmd/clients"
 	_ "relay/cmd/conformance/ring"
+	_ "relay/cmd/setup/ring"
 )
