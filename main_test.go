@@ -21,10 +21,11 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/a2a/ring cmd/bench cmd/clients cmd/cluster cmd/conformance/ring cmd/internal/cli cmd/internal/serve cmd/internal/show cmd/internal/system cmd/mcp cmd/setup/ring http http/client http/docs search db db/admin db/file db/inspect db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/a2a/ring cmd/bench/ring cmd/clients cmd/cluster cmd/conformance/ring cmd/internal/cli cmd/internal/serve cmd/internal/show cmd/internal/system cmd/mcp cmd/setup/ring http http/client http/docs search db db/admin db/file db/inspect db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/a2a/ring", "cmd/a2a cmd/internal/cli http/client db/relay", ringless},
 	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system cmd/mcp cmd/metrics http http/console http/console/operator ws search db db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/cluster", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/admin db/cluster db/file", "modernc.org database/sql net github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
+	{"cmd/bench/ring", "cmd/bench cmd/internal/cli cmd/internal/show db/relay", ringless},
 	{"cmd/clients", "cmd/clients/source cmd/internal/cli http/docs", ringless},
 	{"cmd/conformance/ring", "cmd/conformance cmd/internal/cli cmd/internal/show db/relay", ringless},
 	{"cmd/setup/ring", "cmd/internal/cli cmd/internal/show cmd/internal/system cmd/setup http/client db/lock db/relay", ringless},

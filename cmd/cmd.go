@@ -52,7 +52,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
   relay key create planner^acme   # register a Mecha and issue its key`,
 	}
 	a.Assemble(root, []cli.Command{{Group: "server", Make: serve.Command}},
-		a.own("server", a.demoCommand, a.benchCommand),
+		a.own("server", a.demoCommand),
 		a.own("keys", a.keyCommand, a.mechaCommand),
 		a.own("client", a.sendCommand, a.askCommand, a.listenCommand, a.inboxCommand, a.replyCommand, a.ackCommand,
 			a.deliverCommand, a.searchCommand, a.whoamiCommand, a.curlCommand, a.signCommand),

@@ -4,6 +4,7 @@ package cmd
 // in this folder and in that above that begin with its name: without them the rest builds.
 import (
 	_ "relay/cmd/a2a/ring"
+	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/setup/ring"
