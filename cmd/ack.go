@@ -37,7 +37,7 @@ no harm.`,
 			if detail != "" && detailFile != "" {
 				return cli.Usagef("--detail or --detail-file, not both")
 			}
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ no harm.`,
 				}
 				detail = strings.TrimSuffix(string(text), "\n")
 			}
-			out, err := relay.Ack(cmd.Context(), args[0], status, detail)
+			out, err := api.Ack(cmd.Context(), args[0], status, detail)
 			if err != nil {
 				return err
 			}
@@ -71,12 +71,12 @@ stays pending until it is acknowledged. To repeat this does no harm.`,
 		Example: "  relay deliver msg_0t3z1hj9e001xzqx8pz68qj0y4",
 		Args:    cli.Exactly(1, "one message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
 			var out json.RawMessage
-			if err := relay.Call(cmd.Context(), "POST", "/api/v1/messages/"+url.PathEscape(args[0])+"/deliver", nil, &out); err != nil {
+			if err := api.Call(cmd.Context(), "POST", "/api/v1/messages/"+url.PathEscape(args[0])+"/deliver", nil, &out); err != nil {
 				return err
 			}
 			return a.printChange(out)

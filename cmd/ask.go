@@ -57,11 +57,11 @@ expires, the exit code is 1.`,
 			if f.waitReply <= 0 {
 				return cli.Usagef("--timeout must be above 0")
 			}
-			relay, err := c.Client()
+			api, err := c.Client()
 			switch {
 			case err != nil:
 			case cmd.Flags().Changed("find"):
-				err = a.prepareFound(cmd.Context(), relay, &m, &f, find, args)
+				err = a.prepareFound(cmd.Context(), api, &m, &f, find, args)
 			case len(args) == 0:
 				err = cli.Usagef("ask takes an address, or --find with what the Mecha should be able to do")
 			default:
@@ -70,7 +70,7 @@ expires, the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			err = a.send(cmd.Context(), relay, &m, f)
+			err = a.send(cmd.Context(), api, &m, f)
 			if errors.As(err, new(noReply)) || errors.As(err, new(notKnown)) && cmd.Context().Err() == nil {
 				return cli.TimedOut(err)
 			}

@@ -44,13 +44,13 @@ func (e *everyOptions) check(cmd *cobra.Command, o file.BackupOptions) error {
 	case o.Replace:
 		return cli.Usagef("--force is for one copy: with --every, each copy has a name of its own")
 	}
-	return (&settings{LogFormat: e.logFormat, LogLevel: "info"}).checkLog()
+	return cli.CheckLog(e.logFormat, "info")
 }
 
 // backupEvery makes a copy in the folder o.To at each interval, until ctx ends. It fails
 // only if another process makes copies in the folder when it begins.
 func (a *app) backupEvery(ctx context.Context, o file.BackupOptions, e everyOptions) error {
-	log, end := a.logger(&settings{LogFormat: e.logFormat})
+	log, end := a.Logger(e.logFormat, "info")
 	defer end()
 	o.Schema, o.Quick, o.Slow = a.Schema, true, true
 	series := file.NewSeries(o.To, e.keep)

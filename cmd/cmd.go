@@ -1,6 +1,6 @@
 // Package cmd is the command line. It reads what a person types, and puts the
-// other packages together. Every command has a file of its own; serve.go and
-// instance.go start the server and stop it again.
+// other packages together. Every command has a file of its own; cmd/internal/serve
+// starts the server and stops it again.
 package cmd
 
 import (
@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/cluster"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 )
@@ -49,14 +51,17 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
   relay serve --dev               # a server with two demo Mechas and their keys
   relay key create planner^acme   # register a Mecha and issue its key`,
 	}
-	a.Assemble(root, a.own("server", a.serveCommand, a.demoCommand, a.benchCommand),
+	a.Assemble(root, []cli.Command{{Group: "server", Make: serve.Command}},
+		a.own("server", a.demoCommand),
 		a.own("keys", a.keyCommand, a.mechaCommand),
 		a.own("client", a.sendCommand, a.askCommand, a.listenCommand, a.inboxCommand, a.replyCommand, a.ackCommand,
 			a.deliverCommand, a.searchCommand, a.whoamiCommand, a.curlCommand, a.signCommand),
-		a.own("agents", a.mcpCommand, a.setupCommand, a.doctorCommand, a.hookCommand),
-		a.own("look", a.consoleCommand, a.messageCommand, a.whyCommand, a.statsCommand),
+		a.own("agents", a.mcpCommand),
+		[]cli.Command{{Group: "look", Make: serve.ConsoleCommand}},
+		a.own("look", a.messageCommand, a.whyCommand, a.statsCommand),
 		a.own("operating", a.readyzCommand, a.auditCommand, a.backupCommand, a.restoreCommand, a.checkCommand,
-			a.pruneCommand, a.compactCommand, a.clusterCommand),
+			a.pruneCommand, a.compactCommand),
+		[]cli.Command{{Group: "operating", Make: cluster.Command}},
 		a.own("about", a.docsCommand, a.errorsCommand, a.openAPICommand, a.asyncAPICommand, a.manCommand,
 			a.versionCommand, a.completionCommand))
 	a.teachChoices(root)

@@ -139,7 +139,7 @@ var (
 	flagChoices     = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
 		"conversation": conversationChoices, "before": messageChoices, "after": messageChoices, "in-reply-to": messageChoices}
 	wordChoices = map[string][]string{"state": stateWords, "direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},
-		"log-format": logFormats, "log-level": logLevels}
+		"log-format": cli.LogFormats, "log-level": cli.LogLevels}
 )
 
 // teachChoices gives every command the completions of its arguments and flags.

@@ -128,11 +128,11 @@ func fullForACall(t *testing.T, suffix, errno string) {
 	keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
 	s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
 	stop := make(chan struct{})
-	bytes := 40_000 // so that the log soon needs to be copied into the file, or a larger index
+	room := 40_000 // so that the log soon needs to be copied into the file, or a larger index
 	if suffix == "-wal" {
-		bytes = 1000
+		room = 1000
 	}
-	wait := l.goOn(s, keys[:3], "d^nospace", bytes, stop)
+	wait := l.goOn(s, keys[:3], "d^nospace", room, stop)
 	eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })
 	release := func() {}
 	if suffix == "-shm" { // the index of the log grows with the log, which a reader makes grow

@@ -33,7 +33,7 @@ JSON. The exit code is 1 if the status is not 2xx.`,
   relay curl POST /api/v1/messages @message.json -H 'Idempotency-Key: order-17'`,
 		Args: cli.Between(2, 3, "a method, a path and at most one body"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 			if !strings.HasPrefix(args[1], "/") {
 				return cli.Usagef("the path begins with /, as in /api/v1/whoami")
 			}
-			resp, err := relay.Do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
+			resp, err := api.Do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
 			if errors.Is(err, client.ErrInvalidRequest) {
 				return cli.Usagef("%w", err)
 			}

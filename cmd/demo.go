@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/serve"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -40,7 +40,7 @@ history. Nothing is left behind.`,
 				return err
 			}
 			defer os.RemoveAll(dir)
-			d := &demo{app: a, out: a.Stdout, settings: defaultSettings(filepath.Join(dir, "relay.db"))}
+			d := &demo{app: a, out: a.Stdout, file: filepath.Join(dir, "relay.db")}
 			if a.JSON {
 				d.out = io.Discard
 			}
@@ -59,13 +59,13 @@ history. Nothing is left behind.`,
 // demo is the story that relay demo tells, with a real server and real clients.
 type demo struct {
 	*app
-	out      io.Writer
-	settings *settings
-	in       *instance      // nil while the relay is stopped
-	keys     [2]string      // of planner and flights
-	planner  *client.Client // new after every start of the relay, which moves to another port
-	flights  *client.Client
-	count    int // messages sent
+	out     io.Writer
+	file    string          // the database
+	in      *serve.Instance // nil while the relay is stopped
+	keys    [2]string       // of planner and flights
+	planner *client.Client  // new after every start of the relay, which moves to another port
+	flights *client.Client
+	count   int // messages sent
 }
 
 const (
@@ -91,12 +91,12 @@ func (d *demo) begin(ctx context.Context) error {
 		return err
 	}
 	d.say("1. A relay starts on an empty database. It takes signed requests only.")
-	d.show("%s", d.in.url)
+	d.show("%s", d.in.URL())
 	return nil
 }
 
 func (d *demo) serve(ctx context.Context) (err error) {
-	d.in, err = d.start(ctx, d.settings, slog.New(slog.DiscardHandler))
+	d.in, err = serve.Start(ctx, d.App, slog.New(slog.DiscardHandler), "--addr=127.0.0.1:0", "--require-message-signature", "--db", d.file)
 	if err != nil || d.keys[0] == "" {
 		return err
 	}
@@ -105,15 +105,15 @@ func (d *demo) serve(ctx context.Context) (err error) {
 
 // connect makes the clients of the two agents.
 func (d *demo) connect() (err error) {
-	if d.planner, err = client.New(client.Config{URL: d.in.url, Key: d.keys[0]}); err == nil {
-		d.flights, err = client.New(client.Config{URL: d.in.url, Key: d.keys[1]})
+	if d.planner, err = client.New(client.Config{URL: d.in.URL(), Key: d.keys[0]}); err == nil {
+		d.flights, err = client.New(client.Config{URL: d.in.URL(), Key: d.keys[1]})
 	}
 	return err
 }
 
 func (d *demo) stop() {
 	if d.in != nil {
-		d.in.stop()
+		d.in.Stop()
 		d.in = nil
 	}
 }
@@ -121,7 +121,7 @@ func (d *demo) stop() {
 func (d *demo) register(ctx context.Context) error {
 	d.say("2. Two agents are registered; each gets a key, which is shown once and never stored.")
 	for i, address := range []relay.Address{planner, flights} {
-		k, err := d.in.db.Issue(&relay.IssueKey{At: time.Now(), Address: address})
+		k, err := d.in.DB().Issue(&relay.IssueKey{At: time.Now(), Address: address})
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (d *demo) restart(ctx context.Context) error {
 	if err := d.serve(ctx); err != nil {
 		return err
 	}
-	d.show("back at %s", d.in.url)
+	d.show("back at %s", d.in.URL())
 	d.say("7. flights comes back. It resumes after the first message, whose id it had kept: only the second is pushed.")
 	listening, err := d.flights.Dial(ctx, flights, "since_message_id="+first.MessageID)
 	if err != nil {
@@ -295,13 +295,4 @@ func (d *demo) ack(ctx context.Context, c *client.Client, id string) error {
 		d.show("acknowledged over HTTP: %s", out.State)
 	}
 	return err
-}
-
-// defaultSettings returns the settings of relay serve, but on a free port and for
-// signed requests only.
-func defaultSettings(file string) *settings {
-	s := &settings{}
-	s.flags(pflag.NewFlagSet("", pflag.ContinueOnError))
-	s.Addr, s.DB, s.RequireSignature = "127.0.0.1:0", file, true
-	return s
 }

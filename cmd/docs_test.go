@@ -19,7 +19,7 @@ func TestEveryPromiseIsShownByATest(t *testing.T) {
 	}
 	page := strings.ReplaceAll(string(source), "\r\n", "\n")
 	tests := map[string]bool{}
-	for _, pattern := range []string{"../*_test.go", "../*/*_test.go"} {
+	for _, pattern := range []string{"../*_test.go", "../*/*_test.go", "../*/*/*_test.go", "../*/*/*/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

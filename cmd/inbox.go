@@ -33,11 +33,11 @@ payload.`,
 			if limit < 1 {
 				return cli.Usagef("--limit must be at least 1")
 			}
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
-			return a.inbox(cmd.Context(), relay, limit, count)
+			return a.inbox(cmd.Context(), api, limit, count)
 		},
 	}
 	c.Add(cmd)

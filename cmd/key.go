@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +48,7 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			life := time.Duration(0) // the key has no end
 			if cmd.Flags().Changed("expires") {
-				if life, err = parseDuration(expires); err != nil {
+				if life, err = cli.ParseDuration(expires); err != nil {
 					return err
 				}
 			}
@@ -222,7 +221,7 @@ before.`,
 			if err != nil {
 				return err
 			}
-			duration, err := parseDuration(overlap)
+			duration, err := cli.ParseDuration(overlap)
 			if err != nil {
 				return err
 			}
@@ -243,23 +242,4 @@ func keyID(text string) (relay.KeyID, error) {
 		return "", cli.Usagef("that is not a key id: a key id begins with key_ (relay key list)")
 	}
 	return relay.KeyID(text), nil
-}
-
-// parseDuration reads a length of time, which may be in days: 90d, 12h, 0. Nothing is
-// no length, such as the value of a variable that is set to "".
-func parseDuration(s string) (time.Duration, error) {
-	if s == "0" {
-		return 0, nil
-	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err == nil {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, cli.Usagef("%q is not a length of time, as in 12h or 90d", s)
-	}
-	return d, nil
 }

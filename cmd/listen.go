@@ -21,7 +21,7 @@ import (
 // listenFlags are the flags of relay listen.
 type listenFlags struct {
 	ack, exec, replyType, state string
-	reply, bell                 bool
+	reply                       bool
 	jobs, maxReplies            int
 	timeout                     time.Duration
 	claim                       bool
@@ -70,31 +70,21 @@ message goes to another one; RELAY_MESSAGE_ATTEMPT counts. A worker that could
 not renew in time, or whose message is no longer pending, kills its command and
 acks nothing.
 
-With --bell no message is printed: one line with ids and senders tells that
-messages are pending, and the next one comes only after one of them has moved.
-See relay docs waking.
-
 The first signal waits for the commands that run. A second one kills them, and
 their messages stay pending.`,
 		Example: `  relay listen
   relay listen --ack completed | jq -c .payload
   relay listen --exec './answer.sh' --reply --jobs 4 --timeout 1m
-  relay listen --claim --exec './work.sh' --jobs 4 --lease 60s --worker "$(hostname)"
-  relay listen --bell`,
-		Args: cli.Exactly(0, "no arguments"),
+  relay listen --claim --exec './work.sh' --jobs 4 --lease 60s --worker "$(hostname)"`,
+		Args:    cli.Exactly(0, "no arguments"),
+		PreRunE: func(*cobra.Command, []string) error { return f.check() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.Client()
-			if err == nil {
-				err = f.check()
-			}
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
-			if f.bell {
-				return a.listenForBells(cmd.Context(), relay)
-			}
 			l := &listener{app: a, f: f}
-			return l.run(cmd.Context(), relay)
+			return l.run(cmd.Context(), api)
 		},
 	}
 	c.Add(cmd)
@@ -109,7 +99,6 @@ their messages stay pending.`,
 	flags.BoolVar(&f.claim, "claim", false, "with --exec: share the messages with other workers of this Mecha; each goes to one")
 	flags.DurationVar(&f.lease, "lease", 0, "with --claim: how long a message is held before it is renewed, from 5s to 1h (default 1m)")
 	flags.StringVar(&f.worker, "worker", "", "with --claim: this worker's `name`, for people (default the machine and the process id)")
-	flags.BoolVar(&f.bell, "bell", false, "print one line when messages are pending, with ids and senders only")
 	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
 	return cmd
 }
@@ -129,8 +118,6 @@ func (f *listenFlags) check() error {
 		return cli.Usagef("--ack takes a status such as completed: at most 32 letters, digits and _")
 	case f.reply && f.replyType == "":
 		return cli.Usagef("--reply-type must not be empty")
-	case f.bell && (f.exec != "" || f.ack != "" || f.claim || f.state != ""):
-		return cli.Usagef("--bell goes without --exec, --ack, --claim and --state")
 	case f.maxReplies < 0:
 		return cli.Usagef("--max-replies must not be negative")
 	}

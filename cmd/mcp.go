@@ -10,7 +10,6 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/mcp"
-	"relay/http"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -48,12 +47,4 @@ and a conversation as an example.`,
 	c.Add(cmd)
 	cmd.Flags().DurationVar(&retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
 	return cmd
-}
-
-// mcp makes what answers /mcp; nil without --mcp.
-func (s *settings) mcp() http.MCP {
-	if !s.MCP {
-		return nil
-	}
-	return mcp.Handler(cli.BuildVersion().Version)
 }

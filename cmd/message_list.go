@@ -136,7 +136,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t, nil
 	}
-	if ago, err := parseDuration(text); err == nil {
+	if ago, err := cli.ParseDuration(text); err == nil {
 		return now.Add(-ago), nil
 	}
 	return time.Time{}, cli.Usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)

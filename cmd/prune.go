@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"relay/cmd/internal/cli"
@@ -17,36 +16,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// days is a length of time that a person types, perhaps in days: 30d, 12h. It
-// implements pflag.Value.
-type days time.Duration
-
-func (d *days) Set(text string) error {
-	v, err := parseDuration(text)
-	*d = days(v)
-	return err
-}
-
-func (d *days) Type() string { return "days" }
-
-func (d *days) String() string {
-	const day = 24 * time.Hour
-	switch v := time.Duration(*d); {
-	case v == 0:
-		return "0" // which pflag does not show as a default
-	case v%day != 0:
-		return v.String()
-	default:
-		return strconv.Itoa(int(v/day)) + "d"
-	}
-}
-
 // unseenClock is by how much the clock may be ahead of what the store has seen of it
 // before relay prune asks whether it is right.
 const unseenClock = 24 * time.Hour
 
 func (a *app) pruneCommand() *cobra.Command {
-	var age days
+	var age cli.Days
 	var dry, force bool
 	cmd := &cobra.Command{
 		Use:   "prune --older-than AGE",
@@ -68,7 +43,7 @@ everything.`,
   relay prune --older-than 12h --json | jq .messages`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if age < days(time.Second) {
+			if age < cli.Days(time.Second) {
 				return cli.Usagef("--older-than is required, from 1s, as in 30d or 12h")
 			}
 			return a.prune(cmd.Context(), time.Duration(age), dry, force)

@@ -28,17 +28,17 @@ reply, to which relay listen --reply gives no answer.`,
 		Args: cli.Between(1, 2, "a message id and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m.InReplyTo = args[0]
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err == nil {
 				err = a.complete(&m, &f, args[1:])
 			}
 			if err == nil {
-				err = address(cmd.Context(), relay, &m)
+				err = address(cmd.Context(), api, &m)
 			}
 			if err != nil {
 				return err
 			}
-			return a.send(cmd.Context(), relay, &m, f)
+			return a.send(cmd.Context(), api, &m, f)
 		},
 	}
 	c.Add(cmd)

@@ -1,9 +1,12 @@
 package cmd
 
-// The rings. Each is one line here, the folder that it names with all in it, and the tests
-// in this folder and in that above that begin with its name: without them the rest builds.
+// The rings. Each is one line here; the folder that it names, or that above it if it ends in
+// /ring, with all in it; and the tests in this folder and in that above that begin with its name.
+// A comment behind the line, as in "with ws/feed", names further folders. Without them the rest builds.
 import (
 	_ "relay/cmd/a2a/ring"
+	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"
 	_ "relay/cmd/conformance/ring"
+	_ "relay/cmd/setup/ring"
 )

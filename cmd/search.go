@@ -38,11 +38,11 @@ with the word forget.`,
 			if err := checkSearch(query, q); err != nil {
 				return err
 			}
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
-			found, err := relay.Find(cmd.Context(), query, q)
+			found, err := api.Find(cmd.Context(), query, q)
 			if err != nil {
 				return err
 			}

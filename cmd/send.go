@@ -60,14 +60,14 @@ The same command with the same --idempotency-key waits again.`,
   answer=$(echo '{"question":"how are you?"}' | relay send bob^demo --wait-reply 60s)`,
 		Args: cli.Between(1, 2, "an address and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err == nil {
 				err = a.prepare(&m, &f, args)
 			}
 			if err != nil {
 				return err
 			}
-			return a.send(cmd.Context(), relay, &m, f)
+			return a.send(cmd.Context(), api, &m, f)
 		},
 	}
 	c.Add(cmd)

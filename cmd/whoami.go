@@ -20,12 +20,12 @@ func (a *app) whoamiCommand() *cobra.Command {
   relay whoami --json | jq -r .mecha_id`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
 			var answer json.RawMessage
-			if err := relay.Call(cmd.Context(), "GET", "/api/v1/whoami", nil, &answer); err != nil {
+			if err := api.Call(cmd.Context(), "GET", "/api/v1/whoami", nil, &answer); err != nil {
 				return err
 			}
 			return a.printWhoami(answer)

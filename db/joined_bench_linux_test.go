@@ -71,11 +71,11 @@ func BenchmarkTalk(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "relay.db")
 			c := mustOpen(b, func(o *db.Options) { o.Path = path }).crowd()
 			c.talk(150_000, senders) // so that as many conversations end as begin
-			cpu, bytes := cpuTime(b), bytesWritten(b)
+			cpu, written := cpuTime(b), bytesWritten(b)
 			b.ResetTimer()
 			c.talk(int64(b.N), senders)
 			b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/float64(b.N), "cpu-µs/op")
-			b.ReportMetric(float64(bytesWritten(b)-bytes)/float64(b.N), "written-B/op")
+			b.ReportMetric(float64(bytesWritten(b)-written)/float64(b.N), "written-B/op")
 		})
 	}
 }

@@ -59,8 +59,8 @@ func findUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, 
 }
 
 // find sets where the wanted messages in [from, to) are found, if this process knows.
-func (u *unindexed) find(late *late.Index[names.Message, relay.Position], from, to relay.Position) {
-	if positions, many, known := late.Find(u.after, from, to, u.keys()...); known && !many {
+func (u *unindexed) find(index *late.Index[names.Message, relay.Position], from, to relay.Position) {
+	if positions, many, known := index.Find(u.after, from, to, u.keys()...); known && !many {
 		u.none = len(positions) == 0
 		u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
 	}

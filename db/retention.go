@@ -460,11 +460,3 @@ func (r *retention) behind() bool {
 	}
 	return false
 }
-
-// say logs what was removed, not more often than once a minute.
-func (r *retention) say() {
-	if r.toSay.Messages > 0 && time.Since(r.said) >= sayEvery {
-		r.w.Opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)
-		r.toSay, r.said = relay.Pruned{}, time.Now()
-	}
-}

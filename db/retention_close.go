@@ -1,10 +1,11 @@
 package db
 
 import (
-	"relay/db/internal/engine"
-)
+	"time"
 
-import "relay/db/relay"
+	"relay/db/internal/engine"
+	"relay/db/relay"
+)
 
 // What the removal of messages does when the store closes.
 
@@ -50,5 +51,13 @@ func (r *retention) Flush() {
 		if r.goal == 0 {
 			return
 		}
+	}
+}
+
+// say logs what was removed, not more often than once a minute.
+func (r *retention) say() {
+	if r.toSay.Messages > 0 && time.Since(r.said) >= sayEvery {
+		r.w.Opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)
+		r.toSay, r.said = relay.Pruned{}, time.Now()
 	}
 }

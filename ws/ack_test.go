@@ -68,8 +68,8 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 	} {
 		one, two := r.mustSend(alice, "bob^test", `{}`), r.mustSend(alice, "bob^test", `{}`)
 		c.expectMessage(one, two)
-		if http, socket := overHTTP(one, words), overSocket(two, words); http != socket {
-			t.Errorf("%.80s: HTTP says %s, the socket %s", words, http, socket)
+		if byHTTP, bySocket := overHTTP(one, words), overSocket(two, words); byHTTP != bySocket {
+			t.Errorf("%.80s: HTTP says %s, the socket %s", words, byHTTP, bySocket)
 		}
 		a, err := r.Message(ctx, bob.Mecha.Number, one)
 		if err != nil {

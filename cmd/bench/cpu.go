@@ -95,8 +95,8 @@ func processCPU(pid string) time.Duration {
 // writtenBytes returns how many bytes a process has had written to disk; 0 if it is not
 // known.
 func writtenBytes(pid int) int64 {
-	io, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
-	_, line, found := bytes.Cut(io, []byte("\nwrite_bytes: "))
+	counts, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
+	_, line, found := bytes.Cut(counts, []byte("\nwrite_bytes: "))
 	digits, _, _ := bytes.Cut(line, []byte{'\n'})
 	if err != nil || !found {
 		return 0

@@ -47,19 +47,19 @@ func mustServe(t *testing.T, names []string, flags ...string) (host string, all 
 
 // mustJudge judges a server that is right, so that a short silence is enough; hearing is how long it
 // may take for a frame.
-func mustJudge(t *testing.T, hearing time.Duration, url string, first, second conformance.Credentials, only ...string) []conformance.Result {
+func mustJudge(t *testing.T, hearing time.Duration, base string, first, second conformance.Credentials, only ...string) []conformance.Result {
 	t.Helper()
 	silence := 300 * time.Millisecond
 	if *long {
 		silence = 0 // the usual one
 	}
-	return mustJudgeSilence(t, hearing, silence, url, first, second, only...)
+	return mustJudgeSilence(t, hearing, silence, base, first, second, only...)
 }
 
 // mustJudgeSilence judges a server. After the silence, a check takes it that no frame comes.
-func mustJudgeSilence(t *testing.T, hearing, silence time.Duration, url string, first, second conformance.Credentials, only ...string) []conformance.Result {
+func mustJudgeSilence(t *testing.T, hearing, silence time.Duration, base string, first, second conformance.Credentials, only ...string) []conformance.Result {
 	t.Helper()
-	results, err := conformance.JudgeServer(t.Context(), conformance.ServerConfig{URL: url, First: first, Second: second, Only: only, Hearing: hearing, Silence: silence, Progress: func(string) {}})
+	results, err := conformance.JudgeServer(t.Context(), conformance.ServerConfig{URL: base, First: first, Second: second, Only: only, Hearing: hearing, Silence: silence, Progress: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func (r *Recorder) fail(what string, faults []string) {
 // Handler gives a handler that looks at what h does.
 func (r *Recorder) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		request, url := q.Header.Clone(), *q.URL // before a handshake changes them
+		request, to := q.Header.Clone(), *q.URL // before a handshake changes them
 		var body bytes.Buffer
 		if q.Body != nil && q.Body != http.NoBody && q.ContentLength != 0 {
 			q = q.WithContext(q.Context()) // net/http must go on to see its own body, by which it ends a connection gently
@@ -65,7 +65,7 @@ func (r *Recorder) Handler(h http.Handler) http.Handler {
 		} else {
 			answer.WriteHeader(http.StatusOK) // unless it was called
 		}
-		r.exchange(&Exchange{Method: q.Method, URL: &url, Request: request, Sent: body.Bytes(),
+		r.exchange(&Exchange{Method: q.Method, URL: &to, Request: request, Sent: body.Bytes(),
 			Status: answer.status, Header: answer.sent, Body: answer.body.Bytes()})
 	})
 }

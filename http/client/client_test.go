@@ -125,12 +125,12 @@ func TestAnswersOfOthers(t *testing.T) {
 		body      string
 		temporary bool
 	}{{502, "<html>bad gateway</html>", true}, {404, "", false}, {403, `{"code":17}`, false}, {302, "", false}, {429, "null", true}} {
-		url := mustServeOther(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		there := mustServeOther(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			w.Header().Set("Location", other)
 			w.WriteHeader(c.status)
 			w.Write([]byte(c.body))
 		})
-		_, err := alice.at(url).Address(t.Context())
+		_, err := alice.at(there).Address(t.Context())
 		var refused *client.Refusal
 		if !errors.As(err, &refused) || refused.Status != c.status || refused.Code != "" || client.Temporary(err) != c.temporary {
 			t.Errorf("%d: %+v", c.status, err)

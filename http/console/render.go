@@ -171,7 +171,7 @@ var helpers = template.FuncMap{
 		return slices.ContainsFunc(all, func(p plot) bool { return p.Counting })
 	},
 	"blank":  func() row { return row{} },
-	"within": func(path, tab string) bool { return tab != "/" && strings.HasPrefix(path, tab+"/") },
+	"within": func(page, tab string) bool { return tab != "/" && strings.HasPrefix(page, tab+"/") },
 	"mecha":  func(a relay.Address) string { return "/mecha/" + string(a) },
 	"conv":   conversationPath,
 	"cut":    func(text string) string { return cut(text, textLength) },

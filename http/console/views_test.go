@@ -152,11 +152,11 @@ func TestEverybodyCanUseThePages(t *testing.T) {
 }
 
 // everybodyCanUse looks at a view in each size.
-func (b *tab) everybodyCanUse(t *testing.T, name, url string, looks []look) {
+func (b *tab) everybodyCanUse(t *testing.T, name, to string, looks []look) {
 	for n, size := range looks {
 		b.look(size.width, size.height, size.dark)
 		if n == 0 {
-			b.open(url)
+			b.open(to)
 			b.await(`document.readyState == "complete" && document.querySelector("#link").dataset.state != "wait"`)
 			if name == "message" {
 				b.click("#payload summary")

@@ -62,11 +62,11 @@ the rest.`,
   relay a2a --as gateway^acme --listen 0.0.0.0:8090 --token-file a2a.token`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
-			return a.serve(cmd.Context(), relay, &f)
+			return a.serve(cmd.Context(), api, &f)
 		},
 	}
 	c.Add(cmd)

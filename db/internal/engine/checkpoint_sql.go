@@ -48,8 +48,8 @@ type checkpoints struct {
 	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: none does
 }
 
-func newCheckpoints(w *Store, readers *readers.Pool) checkpoints {
-	return checkpoints{w: w, readers: readers, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
+func newCheckpoints(w *Store, pool *readers.Pool) checkpoints {
+	return checkpoints{w: w, readers: pool, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
 }
 
 // CopyInBackground is the copying goroutine. It works on c and ends when closed is.

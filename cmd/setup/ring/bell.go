@@ -1,4 +1,4 @@
-package cmd
+package ring
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -278,6 +281,36 @@ type bellJSON struct {
 	MechaID  relay.Address `json:"mecha_id"`
 	Pending  int           `json:"pending"`
 	Messages []waiting     `json:"messages"`
+}
+
+// belling adds --bell to relay listen, whose last paragraph is about its end.
+func (a *app) belling(listen *cobra.Command) {
+	at := strings.LastIndex(listen.Long, "\n\n")
+	listen.Long = listen.Long[:at] + `
+
+With --bell no message is printed: one line with ids and senders tells that
+messages are pending, and the next one comes only after one of them has moved.
+See relay docs waking.` + listen.Long[at:]
+	listen.Example += "\n  relay listen --bell"
+	bell := listen.Flags().Bool("bell", false, "print one line when messages are pending, with ids and senders only")
+	run := listen.RunE
+	listen.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*bell {
+			return run(cmd, args)
+		}
+		text := func(name string) string { return cmd.Flag(name).Value.String() }
+		c, err := (&cli.ClientFlags{URL: text("url"), KeyFile: text("key-file"), SecretFile: text("signing-secret-file"),
+			CAFile: text("ca-file")}).Client()
+		if err != nil {
+			return err
+		}
+		for _, other := range []string{"exec", "ack", "claim", "state"} {
+			if f := cmd.Flag(other); f.Value.String() != f.DefValue {
+				return cli.Usagef("--bell goes without --exec, --ack, --claim and --state")
+			}
+		}
+		return cli.Advice(a.listenForBells(cmd.Context(), c))
+	}
 }
 
 // listenForBells prints a line for each bell until ctx ends. Nothing is kept: after a

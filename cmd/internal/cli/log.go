@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"context"
@@ -9,19 +9,18 @@ import (
 	"sync"
 	"time"
 
-	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 )
 
-// logger makes the log of a server, whose settings have passed check. end writes the
-// counts of repeated lines that are not written yet. After it the log works on, and counts
-// no more.
-func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // checkLog has read it; "" stands for info
-	o := &slog.HandlerOptions{Level: level}
+// Logger makes the log of a command that runs for long, in a format and of a level that
+// CheckLog has passed. end writes the counts of repeated lines that are not written yet.
+// After it the log works on, and counts no more.
+func (a *App) Logger(format, level string) (log *slog.Logger, end func()) {
+	var least slog.Level
+	_ = least.UnmarshalText([]byte(level)) // CheckLog has read it; "" stands for info
+	o := &slog.HandlerOptions{Level: least}
 	var h slog.Handler = slog.NewTextHandler(a.Stderr, o)
-	if s.LogFormat == "json" || s.LogFormat != "text" && !show.OnScreen(a.Stderr) {
+	if format == "json" || format != "text" && !show.OnScreen(a.Stderr) {
 		o.ReplaceAttr = readable
 		h = slog.NewJSONHandler(a.Stderr, o)
 	}
@@ -43,20 +42,21 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// checkLog refuses formats and levels that the log does not have.
-func (s *settings) checkLog() error {
-	if !slices.Contains(logFormats, s.LogFormat) {
-		return cli.Usagef("--log-format must be %s", strings.Join(logFormats, ", "))
+// CheckLog refuses formats and levels that the log does not have.
+func CheckLog(format, level string) error {
+	if !slices.Contains(LogFormats, format) {
+		return Usagef("--log-format must be %s", strings.Join(LogFormats, ", "))
 	}
-	if !slices.Contains(logLevels, s.LogLevel) {
-		return cli.Usagef("--log-level must be %s", strings.Join(logLevels, ", "))
+	if !slices.Contains(LogLevels, level) {
+		return Usagef("--log-level must be %s", strings.Join(LogLevels, ", "))
 	}
 	return nil
 }
 
+// LogFormats and LogLevels are the values of --log-format and --log-level.
 var (
-	logFormats = []string{"auto", "text", "json"}
-	logLevels  = []string{"debug", "info", "warn", "error"}
+	LogFormats = []string{"auto", "text", "json"}
+	LogLevels  = []string{"debug", "info", "warn", "error"}
 )
 
 const (
@@ -96,9 +96,9 @@ func (h repeatHandler) WithGroup(name string) slog.Handler {
 	return repeatHandler{h.Handler.WithGroup(name), h.repeats}
 }
 
-// always gives a log in which every line appears, also one that repeats another. It is for
+// Always returns a log in which every line appears, also one that repeats another. It is for
 // lines that answer a person, who would take silence for success.
-func always(log *slog.Logger) *slog.Logger {
+func Always(log *slog.Logger) *slog.Logger {
 	if h, ok := log.Handler().(repeatHandler); ok {
 		return slog.New(h.Handler)
 	}

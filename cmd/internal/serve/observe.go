@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // checkOthers checks the log, and the addresses beside --addr. Profiles show how the
 // program works and cost time, so they are for this machine alone.
 func (s *settings) checkOthers() error {
-	if err := s.checkLog(); err != nil {
+	if err := cli.CheckLog(s.LogFormat, s.LogLevel); err != nil {
 		return err
 	}
 	if s.MetricsAddr != "" {
@@ -70,7 +70,7 @@ func (s *settings) listenElsewhere() (o otherListeners, err error) {
 }
 
 // measure begins to show metrics and, if there is a listener for them, profiles.
-func (in *instance) measure(o otherListeners, log *slog.Logger) {
+func (in *Instance) measure(o otherListeners, log *slog.Logger) {
 	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: http.Version(cli.BuildVersion())})
 	if o.metrics == nil {
 		in.api.ServeMetrics(in.meters.Handler())
@@ -94,7 +94,7 @@ const (
 	otherHeaders     = 16 << 10        // bytes
 )
 
-func (in *instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Logger) {
+func (in *Instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Logger) {
 	server := in.api.Listening(http.Timeouts{Header: otherTimeout, Body: otherTimeout, Idle: otherIdle, MaxHeaders: otherHeaders})
 	server.Handler, server.WriteTimeout = h, answerTimeout
 	in.others = append(in.others, server)

@@ -1,18 +1,15 @@
-package cmd
+package serve
 
 import (
 	"cmp"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"relay/cmd/internal/cli"
 	"relay/db/relay"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/acme/autocert"
 )
@@ -55,10 +52,10 @@ type settings struct {
 	MCP                   bool
 	MaxNonces             int64
 	MinFreeDisk           int64
-	Retention             days
-	KeepExpired           days
+	Retention             cli.Days
+	KeepExpired           cli.Days
 	Learn                 bool
-	LearnHalfLife         days
+	LearnHalfLife         cli.Days
 	Cluster, Node         string
 
 	RequireRequestSignature bool
@@ -111,18 +108,15 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.MCP, "mcp", false, "also serve the tools of relay mcp at /mcp, over HTTP with a Bearer key; only on a loopback address or with TLS, and not where signatures are required")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
 	f.Var(&s.Retention, "retention", "remove messages of this `age`, as in 30d or 12h, from 1s (default: keep them)")
-	s.KeepExpired = days(24 * time.Hour)
+	s.KeepExpired = cli.Days(24 * time.Hour)
 	f.Var(&s.KeepExpired, "keep-expired", "remove messages that have expired this `time` ago, from 1s; 0 leaves them to --retention")
 	f.BoolVar(&s.Learn, "learn", true, "learn from completed messages that name the search which found their recipient (relay docs privacy); --learn=false counts nothing and uses no counts")
-	s.LearnHalfLife = days(relay.DefaultHalfLife)
+	s.LearnHalfLife = cli.Days(relay.DefaultHalfLife)
 	f.Var(&s.LearnHalfLife, "learn-half-life", "the `time` in which what was learned fades to one half, as in 90d, from 1h")
 	f.StringVar(&s.Cluster, "cluster", "", "be a node of the cluster of this `file` (relay docs cluster), which needs the program relay-cluster; a preview")
 	f.StringVar(&s.Node, "node", "", "which `member` of the cluster this node is")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
 }
-
-// exitStore is EX_TEMPFAIL: a supervisor should start the process again.
-const exitStore = cli.Exit(75)
 
 func envBool(name string) bool {
 	switch value := strings.ToLower(os.Getenv(name)); value {
@@ -147,13 +141,13 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
 		return cli.Usagef("--max-headers must be at least 4097")
 	}
-	if tooShort := func(age days) bool { return age != 0 && age < days(time.Second) }; tooShort(s.Retention) || tooShort(s.KeepExpired) {
+	if tooShort := func(age cli.Days) bool { return age != 0 && age < cli.Days(time.Second) }; tooShort(s.Retention) || tooShort(s.KeepExpired) {
 		return cli.Usagef("--retention and --keep-expired must be at least 1s, or 0")
 	}
 	if (s.Cluster == "") != (s.Node == "") {
 		return cli.Usagef("--cluster and --node belong together")
 	}
-	if s.LearnHalfLife < days(relay.MinHalfLife) {
+	if s.LearnHalfLife < cli.Days(relay.MinHalfLife) {
 		return cli.Usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
 	}
 	_, err := s.proxies()
@@ -166,69 +160,6 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		}
 	})
 	return err
-}
-
-func (a *app) serveCommand() *cobra.Command {
-	s := &settings{}
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the server",
-		Long: `Run the server on one database file, until SIGINT or SIGTERM.
-
-If there is no such file, the server creates it, readable by its owner only.
-Issue keys with relay key create at any time: they work at once. If the disk
-fails to keep a write, the server stops with exit code 75. Let a supervisor
-start it again.`,
-		Example: `  relay serve --dev
-  relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
-  relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
-  relay serve --addr :443 --acme relay.example.com
-  REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
-		Args: cli.Exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, s) },
-	}
-	s.flags(cmd.Flags())
-	return cmd
-}
-
-func (a *app) serve(cmd *cobra.Command, s *settings) error {
-	if err := s.check(cmd.Flags()); err != nil {
-		return err
-	}
-	// A log that nobody reads any more is no reason to stop.
-	signal.Ignore(syscall.SIGPIPE)
-	log, end := a.logger(s)
-	defer end()
-	// A closed terminal, or a renewed certificate, is no reason either.
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	in, err := a.start(cmd.Context(), s, log)
-	if err != nil {
-		return err
-	}
-	warnIfOpen(log, s, in.addr)
-	warnOfFolder(log, in.db.Path())
-	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", cli.BuildVersion().Version)
-	if s.Dev {
-		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
-			in.stop()
-			return err
-		}
-	}
-	for {
-		select {
-		case <-hup:
-			in.reload(log)
-		case <-cmd.Context().Done():
-			log.Info("stopping")
-			return in.stop()
-		case err := <-in.failed:
-			log.Error("stopping after a failure", "error", err)
-			in.stop()
-			return exitStore
-		}
-	}
 }
 
 // halfLife is how fast what discovery learns fades; 0: it learns nothing.

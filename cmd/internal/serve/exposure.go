@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"log/slog"
@@ -11,6 +11,8 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
+	"relay/cmd/mcp"
+	"relay/http"
 )
 
 // warnIfOpen warns when keys would cross a network in the clear. addr is the
@@ -93,4 +95,12 @@ func (s *settings) pairs() error {
 		return cli.Usagef("--acme-email takes one email address, such as ops@example.com")
 	}
 	return nil
+}
+
+// mcp makes what answers /mcp; nil without --mcp.
+func (s *settings) mcp() http.MCP {
+	if !s.MCP {
+		return nil
+	}
+	return mcp.Handler(cli.BuildVersion().Version)
 }

@@ -1,6 +1,7 @@
-package cmd
+package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"relay/cmd/cluster"
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
 	"relay/cmd/metrics"
@@ -19,13 +23,13 @@ import (
 	"relay/ws"
 )
 
-// instance is a running relay: the store, the hub and the HTTP server.
-type instance struct {
+// An Instance is a running relay: the store, the hub and the HTTP server.
+type Instance struct {
 	url     string
 	addr    net.Addr
 	certs   certificates // nil: plain HTTP
 	db      *db.DB
-	cluster clusterNode // nil: the file is its own log
+	node    cluster.Node // nil: the file is its own log
 	hub     *ws.Hub
 	index   *search.Service
 	api     *http.Server
@@ -36,15 +40,32 @@ type instance struct {
 	failed  chan error // gets the error when the store or the listener fails
 }
 
+// URL is where the relay answers.
+func (in *Instance) URL() string { return in.url }
+
+// DB is the store of the relay.
+func (in *Instance) DB() *db.DB { return in.db }
+
 const shutdownTimeout = 5 * time.Second
+
+// Start serves as relay serve does with these flags, without its signals and its words. The
+// environment does not count.
+func Start(ctx context.Context, a *cli.App, log *slog.Logger, flags ...string) (*Instance, error) {
+	s, f := &settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	s.flags(f)
+	if err := cmp.Or(f.Parse(flags), s.check(f)); err != nil {
+		return nil, err
+	}
+	return (&app{a}).start(ctx, s, log)
+}
 
 // start opens the store and serves it on s.Addr. The end of ctx ends its waiting for other
 // nodes of a cluster.
-func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instance, error) {
+func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instance, error) {
 	// Bleve logs to the standard logger; we forward that as warnings.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log)
-	in := &instance{failed: make(chan error, 2)}
+	in := &Instance{failed: make(chan error, 2)}
 	proxies, err := s.proxies()
 	if err != nil {
 		return nil, err
@@ -105,33 +126,34 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instan
 	if others.console != nil {
 		if err := in.showConsole(others.console, s, a.Actor(), log); err != nil {
 			others.console.Close()
-			return nil, errors.Join(err, in.stop())
+			return nil, errors.Join(err, in.Stop())
 		}
 	}
 	return in, nil
 }
 
 // openStore opens the store and, before it, the node of a cluster that it follows.
-func (in *instance) openStore(ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger) (*db.DB, error) {
+func (in *Instance) openStore(ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger) (*db.DB, error) {
 	if s.Cluster != "" {
 		var err error
-		if in.cluster, err = a.joinCluster(ctx, s, log, in.fail); err != nil {
+		c := cluster.Config{File: s.Cluster, Name: s.Node, DB: s.DB, Schema: a.Schema, Log: log, Fatal: in.fail}
+		if in.node, err = cluster.Join(ctx, c); err != nil {
 			return nil, err
 		}
-		in.cluster.configure(&o)
+		in.node.Configure(&o)
 	}
 	d, err := db.Open(o)
 	if err != nil {
 		return nil, errors.Join(system.Denied(s.DB, true, err), in.leave())
 	}
-	if in.cluster != nil {
-		in.cluster.attach(d)
+	if in.node != nil {
+		in.node.Attach(d)
 	}
 	return d, nil
 }
 
 // fail notes why the process must end. Only the first two reasons are kept.
-func (in *instance) fail(err error) {
+func (in *Instance) fail(err error) {
 	select {
 	case in.failed <- err:
 	default:
@@ -139,23 +161,23 @@ func (in *instance) fail(err error) {
 }
 
 // leave stops the node of a cluster, after its store.
-func (in *instance) leave() error {
-	if in.cluster == nil {
+func (in *Instance) leave() error {
+	if in.node == nil {
 		return nil
 	}
-	return in.cluster.close()
+	return in.node.Close()
 }
 
 // checkFresh is what the hub asks before it serves a socket; nil if the answer is always yes.
-func (in *instance) checkFresh() func() error {
+func (in *Instance) checkFresh() func() error {
 	if !in.db.MayBeStale() {
 		return nil
 	}
 	return in.db.CheckFresh
 }
 
-// serve answers requests on the listener until stop.
-func (in *instance) serve(listener net.Listener, s *settings) {
+// serve answers requests on the listener until Stop.
+func (in *Instance) serve(listener net.Listener, s *settings) {
 	in.server = in.api.Listening(http.Timeouts{
 		Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout, MaxHeaders: s.MaxHeaders,
 	})
@@ -173,9 +195,9 @@ func (in *instance) serve(listener net.Listener, s *settings) {
 	}()
 }
 
-// stop ends the relay in order: it takes no new requests, tells and closes the
+// Stop ends the relay in order: it takes no new requests, tells and closes the
 // sockets, finishes the requests under way and the writes, and closes the file.
-func (in *instance) stop() error {
+func (in *Instance) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	in.api.Drain()

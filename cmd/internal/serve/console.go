@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"context"
@@ -33,7 +33,8 @@ const consoleName = "console"
 // devOperator is the Mecha as which the console of serve --dev sends.
 const devOperator = "operator^demo"
 
-func (a *app) consoleCommand() *cobra.Command {
+func ConsoleCommand(of *cli.App) *cobra.Command {
+	a := &app{of}
 	var addr string
 	var printURL bool
 	cmd := &cobra.Command{
@@ -206,7 +207,7 @@ func (c *consoleOf) close() error {
 
 // showConsole begins to show the console. It reads by a handle of its own, which cannot write.
 // by is the user of this machine that the audit log names for what is done in the console.
-func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log *slog.Logger) error {
+func (in *Instance) showConsole(l net.Listener, s *settings, by relay.Actor, log *slog.Logger) error {
 	store, err := db.Inspect(in.db.Path())
 	if err != nil {
 		return err

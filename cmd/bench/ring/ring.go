@@ -1,4 +1,6 @@
-package cmd
+// Package ring is the command relay bench, which measures a relay by package bench: its
+// flags, and the tables in which people read the figures.
+package ring
 
 import (
 	"context"
@@ -16,7 +18,15 @@ import (
 	"relay/cmd/internal/show"
 )
 
-func (a *app) benchCommand() *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{Name: "bench", Commands: []cli.Command{{Group: "server", Make: func(a *cli.App) *cobra.Command {
+		return (&app{a}).command()
+	}}}})
+}
+
+type app struct{ *cli.App }
+
+func (a *app) command() *cobra.Command {
 	c := bench.Config{}
 	cmd := &cobra.Command{
 		Use:   "bench",

@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"relay/cmd/internal/cli"
 )
 
 // certificates is the source of a server's certificates: files, or a CA by ACME.
@@ -98,17 +100,17 @@ func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 }
 
 // reload reads the certificates again after a SIGHUP. No fault in them ends the server.
-func (in *instance) reload(log *slog.Logger) {
-	log = always(log)
-	if in.cluster != nil {
-		if err := in.cluster.reload(); err != nil {
+func (in *Instance) reload(log *slog.Logger) {
+	log = cli.Always(log)
+	if in.node != nil {
+		if err := in.node.Reload(); err != nil {
 			log.Error("SIGHUP: the cluster file was not read again; the members are those of before", "error", err)
 		} else {
 			log.Info("SIGHUP: the cluster file was read again, and its members were taken over")
 		}
 	}
 	if in.certs == nil {
-		if in.cluster == nil {
+		if in.node == nil {
 			log.Info("SIGHUP: there is no TLS certificate to read again")
 		}
 		return

@@ -1,4 +1,4 @@
-package cmd
+package ring
 
 import (
 	"context"
@@ -65,7 +65,7 @@ usage included: 2 would wake the agent.`,
 			if timeout < 0 {
 				return cli.Usagef("--timeout must not be negative")
 			}
-			relay, err := c.Client()
+			api, err := c.Client()
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ usage included: 2 would wake the agent.`,
 				ctx, cancel = context.WithTimeout(ctx, timeout)
 				defer cancel()
 			}
-			return a.hookWait(ctx, relay, key, session)
+			return a.hookWait(ctx, api, key, session)
 		},
 	}
 	c.Add(cmd)

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"relay/cmd/internal/cli"
 )
 
 // lines is a log that can be read while timers write to it.
@@ -40,7 +38,7 @@ func (l *lines) take() []string {
 func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
-		log, end := (&app{&cli.App{Stderr: &out}}).logger(&settings{LogFormat: "text"})
+		log, end := (&App{Stderr: &out}).Logger("text", "")
 		want := func(texts ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -61,7 +59,7 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 			log.Error("request failed", "request_id", id, "error", full)
 			time.Sleep(100 * time.Millisecond)
 		}
-		always(log).Error("request failed", "error", full)
+		Always(log).Error("request failed", "error", full)
 		want("the disk is full")
 		log.Error("request failed", "error", errors.New("another fault"))
 		log.Info("serving")
@@ -90,7 +88,7 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 // In JSON, lengths of time and addresses are written as in text.
 func TestValuesInJSONAreReadable(t *testing.T) {
 	var out lines
-	log, end := (&app{&cli.App{Stderr: &out}}).logger(&settings{LogFormat: "json"})
+	log, end := (&App{Stderr: &out}).Logger("json", "")
 	defer end()
 	log.Info("jumped", "by", 36*time.Hour, "addr", &net.TCPAddr{IP: net.IPv6loopback, Port: 9464}, "error", errors.New("why"), "n", 7)
 	if got := out.take(); len(got) != 1 || !strings.Contains(got[0], `"level":"INFO","msg":"jumped","by":"36h0m0s","addr":"[::1]:9464","error":"why","n":7}`) {

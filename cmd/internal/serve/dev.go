@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // printDev registers two demo Mechas and prints how to try them.
-func (a *app) printDev(ctx context.Context, in *instance, s *settings, log *slog.Logger) error {
+func (a *app) printDev(ctx context.Context, in *Instance, s *settings, log *slog.Logger) error {
 	keys, err := demoKeys(ctx, in.db, log)
 	if err != nil {
 		return err

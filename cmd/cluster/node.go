@@ -1,6 +1,6 @@
 //go:build cluster
 
-package cmd
+package cluster
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 
 	"relay/cmd/internal/cli"
@@ -19,8 +18,8 @@ import (
 	"relay/db/file"
 )
 
-// newClusterFile writes the file of a new cluster to path, where no file may be.
-func newClusterFile(path string, members []member) error {
+// newFile writes the file of a new cluster to path, where no file may be.
+func newFile(path string, members []member) error {
 	var all []cluster.Member
 	for _, m := range members {
 		all = append(all, cluster.Member{Name: m.name, Addr: m.addr})
@@ -37,7 +36,7 @@ func newClusterFile(path string, members []member) error {
 	return f.Write(path)
 }
 
-func addToClusterFile(path string, m member) error {
+func addToFile(path string, m member) error {
 	f, err := cluster.ReadFile(path)
 	if err == nil {
 		err = f.Add(cluster.Member{Name: m.name, Addr: m.addr})
@@ -48,7 +47,7 @@ func addToClusterFile(path string, m member) error {
 	return f.Write(path)
 }
 
-func removeFromClusterFile(path, name string) error {
+func removeFromFile(path, name string) error {
 	f, err := cluster.ReadFile(path)
 	if err == nil {
 		err = f.Remove(name)
@@ -59,9 +58,9 @@ func removeFromClusterFile(path, name string) error {
 	return f.Write(path)
 }
 
-// renewedClusterFile makes the file of a new cluster with the members of the one at path. write
+// renewedFile makes the file of a new cluster with the members of the one at path. write
 // puts it in the place of that one.
-func renewedClusterFile(path string) (write func() error, err error) {
+func renewedFile(path string) (write func() error, err error) {
 	old, err := cluster.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -74,44 +73,44 @@ func renewedClusterFile(path string) (write func() error, err error) {
 	return func() error { return f.Write(path) }, nil
 }
 
-// joined is a clusterNode.
+// joined is a Node.
 type joined struct {
 	*cluster.Node
 	path string // of the cluster file
 }
 
-// joinCluster starts the node of --node. If there is no database, it gets a copy of that of
-// another node. fatal is called if the process must end.
-func (a *app) joinCluster(ctx context.Context, s *settings, log *slog.Logger, fatal func(error)) (clusterNode, error) {
-	f, err := cluster.ReadFile(s.Cluster)
+// Join starts the node that c names. If there is no database, it gets a copy of that of
+// another node. The end of ctx ends its waiting for other nodes.
+func Join(ctx context.Context, c Config) (Node, error) {
+	f, err := cluster.ReadFile(c.File)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := logFolder(s.DB)
+	folder, err := logFolder(c.DB)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := mustBeOfCluster(s.DB)
+	missing, err := mustBeOfCluster(c.DB)
 	if err != nil {
 		return nil, err
 	}
 	n, err := cluster.Start(ctx, cluster.Config{
-		File: f, Node: s.Node, Dir: folder, Version: cli.BuildVersion().Version, Logger: log, Fatal: fatal,
+		File: f, Node: c.Name, Dir: folder, Version: cli.BuildVersion().Version, Logger: c.Log, Fatal: c.Fatal,
 		Snapshot: func(ctx context.Context, to string) error {
-			_, err := file.Backup(ctx, file.BackupOptions{From: s.DB, To: to, Schema: a.Schema})
+			_, err := file.Backup(ctx, file.BackupOptions{From: c.DB, To: to, Schema: c.Schema})
 			return err
 		},
 	})
 	if err == nil && missing {
-		log.Info("this node has no database: it asks the others for a copy of theirs", "db", s.DB)
-		if err = n.FetchSnapshot(ctx, s.DB); err != nil {
+		c.Log.Info("this node has no database: it asks the others for a copy of theirs", "db", c.DB)
+		if err = n.FetchSnapshot(ctx, c.DB); err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return joined{n, s.Cluster}, nil
+	return joined{n, c.File}, nil
 }
 
 // mustBeOfCluster refuses a plain database. missing tells that there is none.
@@ -126,14 +125,14 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 	return false, system.Denied(path, false, err)
 }
 
-func (j joined) configure(o *db.Options) {
+func (j joined) Configure(o *db.Options) {
 	o.Log, o.KeepsLog, o.Fresh, o.Seen, o.Create = j.Node, j.KeepsLog, j.Fresh, j.Seen, false
 	o.Status, o.CommonRules = j.tell, j.CommonRules
 }
 
-func (j joined) attach(d *db.DB) { j.Attach(d) }
+func (j joined) Attach(d *db.DB) { j.Node.Attach(d) }
 
-func (j joined) reload() error {
+func (j joined) Reload() error {
 	f, err := cluster.ReadFile(j.path)
 	if err != nil {
 		return err
@@ -141,14 +140,12 @@ func (j joined) reload() error {
 	return j.SetFile(f)
 }
 
-func (j joined) close() error { return j.Close() }
-
 // tell gives the state of the cluster as relay cluster status reads it.
 func (j joined) tell(ctx context.Context) (json.RawMessage, error) {
 	st := j.Status(ctx)
-	told := clusterStatus{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
+	told := status{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
 	for _, m := range st.Members {
-		t := clusterMember{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version, Rules: m.Rules, Knows: m.Knows}
+		t := memberStatus{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version, Rules: m.Rules, Knows: m.Knows}
 		if m.Silence >= 0 {
 			s := m.Silence.Seconds()
 			t.SilentFor = &s

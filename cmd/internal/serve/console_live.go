@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"relay/cmd/internal/cli"
 	"relay/db/measure"
 	"relay/db/relay"
 	"relay/http/console"
@@ -13,7 +14,7 @@ import (
 
 // liveConsole tells a console what only the server knows. It implements console.Live.
 type liveConsole struct {
-	in       *instance
+	in       *Instance
 	settings *settings
 }
 
@@ -60,7 +61,7 @@ func (l *liveConsole) Vitals() (v console.Vitals) {
 
 // shown are the settings that say why messages are refused or go.
 func (s *settings) shown() []console.Setting {
-	keep := func(d days) string {
+	keep := func(d cli.Days) string {
 		if d == 0 {
 			return "forever"
 		}
@@ -90,7 +91,7 @@ func histogram(name string, of *measure.Histogram) console.Histogram {
 }
 
 // consoleURL is the URL that lets a browser in to the server's console; "" if it has none.
-func (in *instance) consoleURL() string {
+func (in *Instance) consoleURL() string {
 	if in.console == nil {
 		return ""
 	}

@@ -1,10 +1,18 @@
-package cmd
+// Package cluster is relay cluster, and the node that relay serve --cluster starts. What
+// the nodes say to each other is package db/cluster, which is there with the build tag
+// cluster alone: node.go has what needs it, and none.go what a program without it says.
+//
+// Here is the cluster file as a person makes and changes it, the folder of a node's part
+// of the log, and how a database comes into a cluster and leaves it. Who serves a store
+// calls Join before it opens the store, and keeps to the order of Node.
+package cluster
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,32 +31,41 @@ import (
 // A member is a node of a cluster as a person names it.
 type member struct{ name, addr string }
 
-// A clusterNode is a running node of a cluster, on which a store is opened. A program that is
-// built without clusters has none (cluster_none.go).
-type clusterNode interface {
-	// configure sets what a store needs to follow the log of the cluster.
-	configure(*db.Options)
-	// attach gives the node its store.
-	attach(*db.DB)
-	// reload reads the cluster file again, which may have other members now.
-	reload() error
-	// close stops the node, after the store.
-	close() error
+// A Node is a running node of a cluster, on which a store is opened. A program that is
+// built without clusters has none (none.go).
+type Node interface {
+	// Configure sets what a store needs to follow the log of the cluster.
+	Configure(*db.Options)
+	// Attach gives the node its store.
+	Attach(*db.DB)
+	// Reload reads the cluster file again, which may have other members now.
+	Reload() error
+	// Close stops the node, after the store.
+	Close() error
 }
 
-// clusterStatus is what a node tells of its cluster, as JSON.
-type clusterStatus struct {
-	Cluster string          `json:"cluster"`
-	Node    string          `json:"node"`
-	Fresh   bool            `json:"fresh"`
-	Leader  *string         `json:"leader"`
-	First   uint64          `json:"first_entry"` // that the log still has
-	Last    uint64          `json:"last_entry"`
-	Bytes   uint64          `json:"log_bytes"`
-	Members []clusterMember `json:"members"`
+// Config is what a node needs: the cluster file, its own name in it, and the database that
+// the node keeps. Fatal is called if the process must end.
+type Config struct {
+	File, Name string
+	DB, Schema string
+	Log        *slog.Logger
+	Fatal      func(error)
 }
 
-type clusterMember struct {
+// status is what a node tells of its cluster, as JSON.
+type status struct {
+	Cluster string         `json:"cluster"`
+	Node    string         `json:"node"`
+	Fresh   bool           `json:"fresh"`
+	Leader  *string        `json:"leader"`
+	First   uint64         `json:"first_entry"` // that the log still has
+	Last    uint64         `json:"last_entry"`
+	Bytes   uint64         `json:"log_bytes"`
+	Members []memberStatus `json:"members"`
+}
+
+type memberStatus struct {
 	Name      string   `json:"name"`
 	Addr      string   `json:"address"`
 	Live      bool     `json:"live"`
@@ -63,9 +80,13 @@ type clusterMember struct {
 	Knows     int64    `json:"knows_rules"` // the newest that its program knows
 }
 
-const defaultClusterFile = "relay.cluster"
+const defaultFile = "relay.cluster"
 
-func (a *app) clusterCommand() *cobra.Command {
+type app struct{ *cli.App }
+
+// Command makes relay cluster.
+func Command(of *cli.App) *cobra.Command {
+	a := &app{of}
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Run one relay on three machines (preview)",
@@ -80,16 +101,16 @@ relay; relay itself says so.`,
   relay cluster status`,
 	}
 	cli.Group(cmd)
-	cmd.AddCommand(a.clusterInit(), a.clusterStatus(), a.clusterAdd(), a.clusterRemove(), a.clusterLeave(), a.clusterRecover())
+	cmd.AddCommand(a.initCommand(), a.statusCommand(), a.addCommand(), a.removeCommand(), a.leaveCommand(), a.recoverCommand())
 	return cmd
 }
 
-// clusterFlag is the flag of the cluster file.
-func clusterFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "cluster", defaultClusterFile, "the cluster `file`")
+// fileFlag is the flag of the cluster file.
+func fileFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "cluster", defaultFile, "the cluster `file`")
 }
 
-func (a *app) clusterInit() *cobra.Command {
+func (a *app) initCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "init NAME=HOST:PORT…",
@@ -110,15 +131,15 @@ use the --addr of relay serve, as before.`,
 			if err != nil {
 				return err
 			}
-			return a.initCluster(path, members)
+			return a.begin(path, members)
 		},
 	}
-	clusterFlag(cmd, &path)
+	fileFlag(cmd, &path)
 	a.DBFlag(cmd)
 	return cmd
 }
 
-func (a *app) initCluster(path string, members []member) error {
+func (a *app) begin(path string, members []member) error {
 	folder, err := logFolder(a.DBPath)
 	if err != nil {
 		return err
@@ -126,7 +147,7 @@ func (a *app) initCluster(path string, members []member) error {
 	if _, err := os.Lstat(folder); err == nil {
 		return fmt.Errorf("%s is there: it is a node's part of the log of an earlier cluster; move it away first", folder)
 	}
-	if err := newClusterFile(path, members); err != nil {
+	if err := newFile(path, members); err != nil {
 		return err
 	}
 	if _, err = db.FoundLog(a.DBPath, a.Schema, a.Actor(), "with "+namesOf(members)); err != nil {
@@ -163,7 +184,7 @@ func namesOf(members []member) string {
 	return strings.Join(names, " ")
 }
 
-func (a *app) clusterAdd() *cobra.Command {
+func (a *app) addCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "add NAME=HOST:PORT",
@@ -182,17 +203,17 @@ one out once the new one follows the log.`,
 			if err != nil {
 				return err
 			}
-			if err := addToClusterFile(path, members[0]); err != nil {
+			if err := addToFile(path, members[0]); err != nil {
 				return err
 			}
 			return a.sayChanged(path, members[0].name+" is added to")
 		},
 	}
-	clusterFlag(cmd, &path)
+	fileFlag(cmd, &path)
 	return cmd
 }
 
-func (a *app) clusterRemove() *cobra.Command {
+func (a *app) removeCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
@@ -205,13 +226,13 @@ have the log, no other one may be lost.`,
 		Example: "  relay cluster remove n2",
 		Args:    cli.Exactly(1, "one name (relay cluster status)"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := removeFromClusterFile(path, args[0]); err != nil {
+			if err := removeFromFile(path, args[0]); err != nil {
 				return err
 			}
 			return a.sayChanged(path, args[0]+" is removed from")
 		},
 	}
-	clusterFlag(cmd, &path)
+	fileFlag(cmd, &path)
 	return cmd
 }
 
@@ -223,7 +244,7 @@ func (a *app) sayChanged(path, what string) error {
 	return err
 }
 
-func (a *app) clusterLeave() *cobra.Command {
+func (a *app) leaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Make the database of a stopped node a plain file again",
@@ -237,7 +258,7 @@ The other databases are then of no use.`,
 		Example: "  relay cluster leave --db relay.db",
 		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(_ *cobra.Command, _ []string) error {
-			if err := a.leaveCluster(); err != nil {
+			if err := a.leave(); err != nil {
 				return err
 			}
 			if a.JSON {
@@ -275,9 +296,9 @@ func (a *app) removeLog() (there bool, err error) {
 	return true, errors.Join(err, os.RemoveAll(folder))
 }
 
-// leaveCluster makes the database a plain one, and removes its part of the log. After a kill in
+// leave makes the database a plain one, and removes its part of the log. After a kill in
 // the middle it can be run again.
-func (a *app) leaveCluster() error {
+func (a *app) leave() error {
 	err := db.LeaveLog(a.DBPath, a.Schema, a.Actor(), "a plain file again")
 	if err != nil && !errors.Is(err, db.ErrPlain) {
 		return system.Denied(a.DBPath, true, err)
@@ -289,7 +310,7 @@ func (a *app) leaveCluster() error {
 	return errors.Join(err, removing)
 }
 
-func (a *app) clusterRecover() *cobra.Command {
+func (a *app) recoverCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "recover",
@@ -307,15 +328,15 @@ new name.`,
 		Example: `  relay cluster status --db relay.db
   relay cluster recover --cluster relay.cluster --db relay.db`,
 		Args: cli.Exactly(0, "no arguments"),
-		RunE: func(_ *cobra.Command, _ []string) error { return a.recoverCluster(path) },
+		RunE: func(_ *cobra.Command, _ []string) error { return a.renew(path) },
 	}
-	clusterFlag(cmd, &path)
+	fileFlag(cmd, &path)
 	a.DBFlag(cmd)
 	return cmd
 }
 
-func (a *app) recoverCluster(path string) error {
-	write, err := renewedClusterFile(path)
+func (a *app) renew(path string) error {
+	write, err := renewedFile(path)
 	if err != nil {
 		return err
 	}
@@ -341,7 +362,7 @@ remove their databases and the folders beside them, and start all nodes.
 // statusPatience is how long relay cluster status waits for the node.
 const statusPatience = 10 * time.Second
 
-func (a *app) clusterStatus() *cobra.Command {
+func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Ask the node on this machine how the cluster is",
@@ -352,13 +373,13 @@ far it has come.`,
 		Example: `  relay cluster status
   relay cluster status --db /var/lib/relay/relay.db --json | jq .leader`,
 		Args: cli.Exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.statusOfCluster(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.printStatus(cmd.Context()) },
 	}
 	a.DBFlag(cmd)
 	return cmd
 }
 
-func (a *app) statusOfCluster(ctx context.Context) error {
+func (a *app) printStatus(ctx context.Context) error {
 	at, follows, err := file.ReplicaAt(a.DBPath)
 	if err != nil {
 		return system.Denied(a.DBPath, false, err)
@@ -375,7 +396,7 @@ func (a *app) statusOfCluster(ctx context.Context) error {
 	if err != nil {
 		return cli.Plain(err)
 	}
-	var st clusterStatus
+	var st status
 	if err := json.Unmarshal(text, &st); err != nil {
 		return fmt.Errorf("the answer of the node cannot be read: %w", err)
 	}
@@ -394,7 +415,7 @@ func (a *app) printStopped(at file.Replica) error {
 	return err
 }
 
-func (a *app) printCluster(st clusterStatus) error {
+func (a *app) printCluster(st status) error {
 	leader, state := "none is known", "answers reads and writes"
 	if st.Leader != nil {
 		leader = *st.Leader

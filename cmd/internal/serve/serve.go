@@ -1,0 +1,89 @@
+// Package serve is relay serve: it opens the store, joins to it the hub, the search index
+// and the HTTP server, serves them until the process is told to stop, and stops them in
+// order. Each setting is named, defaulted and explained once, in settings.go; instance.go
+// is the running relay.
+//
+// Beside that: where the certificates come from (tls.go, acme.go), what is measured on
+// other addresses (observe.go), the log, in which what repeats is counted (log.go), what
+// warns of an open door (exposure.go), and the two Mechas of --dev.
+package serve
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/internal/cli"
+)
+
+// exitStore is EX_TEMPFAIL: a supervisor should start the process again.
+const exitStore = cli.Exit(75)
+
+type app struct{ *cli.App }
+
+// Command makes relay serve.
+func Command(of *cli.App) *cobra.Command {
+	a := &app{of}
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Run the server on one database file, until SIGINT or SIGTERM.
+
+If there is no such file, the server creates it, readable by its owner only.
+Issue keys with relay key create at any time: they work at once. If the disk
+fails to keep a write, the server stops with exit code 75. Let a supervisor
+start it again.`,
+		Example: `  relay serve --dev
+  relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
+  relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
+  relay serve --addr :443 --acme relay.example.com
+  REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
+		Args: cli.Exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, s) },
+	}
+	s.flags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) serve(cmd *cobra.Command, s *settings) error {
+	if err := s.check(cmd.Flags()); err != nil {
+		return err
+	}
+	// A log that nobody reads any more is no reason to stop.
+	signal.Ignore(syscall.SIGPIPE)
+	log, end := a.Logger(s.LogFormat, s.LogLevel)
+	defer end()
+	// A closed terminal, or a renewed certificate, is no reason either.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	in, err := a.start(cmd.Context(), s, log)
+	if err != nil {
+		return err
+	}
+	warnIfOpen(log, s, in.addr)
+	warnOfFolder(log, in.db.Path())
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", cli.BuildVersion().Version)
+	if s.Dev {
+		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
+			in.Stop()
+			return err
+		}
+	}
+	for {
+		select {
+		case <-hup:
+			in.reload(log)
+		case <-cmd.Context().Done():
+			log.Info("stopping")
+			return in.Stop()
+		case err := <-in.failed:
+			log.Error("stopping after a failure", "error", err)
+			in.Stop()
+			return exitStore
+		}
+	}
+}

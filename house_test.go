@@ -1,0 +1,223 @@
+package main
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A source is a file of the product: Go that is not a test. Files of every system and of
+// every build tag count.
+type source struct {
+	file, dir string
+	text      []byte
+	set       *token.FileSet
+	tree      *ast.File
+}
+
+// sources returns the product, and parses it once.
+func sources(t *testing.T) []source {
+	t.Helper()
+	all, err := product()
+	if err != nil || len(all) < 100 {
+		t.Fatalf("%d files were read: %v", len(all), err)
+	}
+	return all
+}
+
+var product = sync.OnceValues(func() (all []source, err error) {
+	set := token.NewFileSet()
+	err = filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || len(name) > 1 && name[0] == '.' || file == filepath.Join("contrib", "packages")): // a module of its own
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone since the directory was read
+		}
+		if err != nil {
+			return err
+		}
+		tree, err := parser.ParseFile(set, file, text, parser.ParseComments|parser.SkipObjectResolution)
+		slashed := filepath.ToSlash(file)
+		all = append(all, source{slashed, path.Dir(slashed), text, set, tree})
+		return err
+	})
+	return all, err
+})
+
+func (s source) imports() (all []string) {
+	for _, i := range s.tree.Imports {
+		imported, _ := strconv.Unquote(i.Path.Value)
+		all = append(all, imported)
+	}
+	return all
+}
+
+const ringsFile = "cmd/rings.go"
+
+// rings returns the folders of each ring, by its name. An import of cmd/rings.go names the
+// first one, but for "/ring" at its end; a comment behind it, as in "with ws/feed", names others.
+func rings(t *testing.T) map[string][]string {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), ringsFile, nil, parser.ImportsOnly|parser.ParseComments)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // all of them are taken off
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, i := range tree.Imports {
+		imported, _ := strconv.Unquote(i.Path.Value)
+		folder := strings.TrimSuffix(strings.TrimPrefix(imported, "relay/"), "/ring")
+		others, _ := strings.CutPrefix(i.Comment.Text(), "with ")
+		all[path.Base(folder)] = append([]string{folder}, strings.Fields(others)...)
+	}
+	return all
+}
+
+// ringOf returns the name of the ring that a folder belongs to, or "" for the core.
+func ringOf(all map[string][]string, dir string) string {
+	for name, folders := range all {
+		if within(dir, strings.Join(folders, " ")) {
+			return name
+		}
+	}
+	return ""
+}
+
+// ringRows returns the rows of the house that a ring keeps in its folder.
+func ringRows(t *testing.T, folder string) (rows []row) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "house.txt"))
+	if err != nil {
+		t.Fatalf("a ring has its rows of the house in its folder: %v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) != 3 {
+			t.Fatalf("%s/house.txt: %q is not folder | imports of ours | unseen", folder, line)
+		}
+		rows = append(rows, row{strings.TrimSpace(cells[0]), cells[1], cells[2]})
+	}
+	return rows
+}
+
+// The core's rows are in house, in order. A ring's rows are in its folder; it imports what is in
+// its own folders, and cmd/internal/cli and what stands below that.
+func TestThePackagesKeepTheirPlaces(t *testing.T) {
+	places := map[string]int{}
+	for i, r := range house {
+		places[r.dir] = i
+	}
+	rows, all := slices.Clone(house), rings(t)
+	for name, folders := range all {
+		for _, r := range ringRows(t, folders[0]) {
+			if rows = append(rows, r); ringOf(all, r.dir) != name {
+				t.Errorf("%s/house.txt has a row of %s", folders[0], r.dir)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, s := range sources(t) {
+		i := slices.IndexFunc(rows, func(r row) bool { return r.dir == s.dir })
+		if i < 0 {
+			t.Errorf("%s: the house has no room %s", s.file, s.dir)
+			continue
+		}
+		seen[s.dir] = true
+		for _, imported := range s.imports() {
+			dir, ours := strings.CutPrefix(imported, "relay/")
+			if ours = ours || imported == "relay"; ours && !mayImport(all, places, rows[i], s.file, dir) {
+				t.Errorf("%s imports %s", s.file, imported)
+			}
+			if within(imported, rows[i].unseen) {
+				t.Errorf("%s imports %s, which is not the business of %s", s.file, imported, s.dir)
+			}
+		}
+	}
+	for _, r := range rows {
+		if !seen[r.dir] {
+			t.Errorf("no product is in %s", r.dir)
+		}
+	}
+}
+
+// mayImport reports whether a file of a package may import another package of ours.
+func mayImport(rings map[string][]string, places map[string]int, r row, file, dir string) bool {
+	from, to := ringOf(rings, r.dir), ringOf(rings, dir)
+	switch {
+	case to != "" && file == ringsFile:
+		return true
+	case !slices.Contains(strings.Fields(r.ours), dir):
+		return false
+	case to != "":
+		return from == to
+	case from != "":
+		place, stands := places[dir]
+		return stands && place >= places["cmd/internal/cli"]
+	}
+	return places[dir] > places[r.dir]
+}
+
+// Every package says what it is for.
+func TestEveryPackageHasAComment(t *testing.T) {
+	said := map[string]bool{}
+	for _, s := range sources(t) {
+		name := "Package " + s.tree.Name.Name + " "
+		if s.tree.Name.Name == "main" {
+			name = ""
+		}
+		said[s.dir] = said[s.dir] || s.tree.Doc != nil && strings.HasPrefix(s.tree.Doc.Text(), name)
+	}
+	for dir, has := range said {
+		if !has {
+			t.Errorf("%s has no package comment", dir)
+		}
+	}
+}
+
+// within reports whether a path is one of a list, or below one.
+func within(imported, list string) bool {
+	for p := range strings.FieldsSeq(list) {
+		if imported == p || strings.HasPrefix(imported, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf returns the name that an import has in its file, as far as its path tells it.
+func nameOf(i *ast.ImportSpec) string {
+	if i.Name != nil {
+		return i.Name.Name
+	}
+	imported, _ := strconv.Unquote(i.Path.Value)
+	if version.MatchString(path.Base(imported)) {
+		imported = path.Dir(imported)
+	}
+	return strings.TrimPrefix(path.Base(imported), "go-")
+}
+
+var version = regexp.MustCompile(`^v\d+$`)
