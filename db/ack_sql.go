@@ -56,7 +56,7 @@ func (room *progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 	if relay.ReportsProgress(a.Status) {
 		state, first = max(m.State, relay.Delivered), false
 	}
-	status, err := room.dictionary.intern(t, a.Status)
+	status, err := room.dictionary.Intern(t, a.Status)
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}

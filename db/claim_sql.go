@@ -307,7 +307,7 @@ const attemptsSpent = "attempts spent"
 
 // spend acknowledges a message as failed, because its attempts are spent.
 func (room *progress) spend(t *engine.Tx, m *relay.Message, p relay.Position) error {
-	status, err := room.dictionary.intern(t, "failed")
+	status, err := room.dictionary.Intern(t, "failed")
 	if err != nil {
 		return err
 	}

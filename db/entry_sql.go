@@ -49,7 +49,7 @@ func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 			return engine.None{}, err
 		}
 	}
-	id, err := d.dictionary.mecha(t, p.Address)
+	id, err := d.dictionary.Mecha(t, p.Address)
 	if p.Register {
 		id, err = d.register(t, p.Address, p.At)
 	} else if err == nil && id == 0 {
@@ -112,14 +112,14 @@ func (d *directory) RemoveMecha(r *relay.RemoveMecha) error {
 }
 
 func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None, error) {
-	id, err := d.dictionary.mecha(t, r.Address)
+	id, err := d.dictionary.Mecha(t, r.Address)
 	if err != nil {
 		return engine.None{}, err
 	}
 	if id == 0 {
 		return engine.None{}, errMechaNotFound(r.Address)
 	}
-	d.dictionary.mechas[r.Address] = 0 // later jobs of this transaction must not find it
+	d.dictionary.Mechas[r.Address] = 0 // later jobs of this transaction must not find it
 	newest, err := newest(&t.Rx)
 	if err != nil {
 		return engine.None{}, err

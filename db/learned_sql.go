@@ -76,7 +76,7 @@ func (l *learning) ForgetLearned(f *relay.ForgetLearned) error {
 }
 
 func (room *learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None, error) {
-	id, err := room.dictionary.mecha(t, f.Address)
+	id, err := room.dictionary.Mecha(t, f.Address)
 	if err == nil && id == 0 {
 		err = errMechaNotFound(f.Address)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/relay"
@@ -14,7 +15,7 @@ import (
 type learning struct {
 	engine.Quiet
 	w           *engine.Store
-	dictionary  *dictionary
+	dictionary  *dictionary.Dictionary
 	directory   *directory
 	halfLife    time.Duration // 0: nothing is learned
 	counts      counts

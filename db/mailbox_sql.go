@@ -142,7 +142,7 @@ func (room *mailbox) markDone(t *engine.Tx, m *relay.Message) error {
 	return t.C.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
 }
 
-// startIndex reads the messages after the watermark, which a killed server has not indexed,
+// StartIndex reads the messages after the watermark, which a killed server has not indexed,
 // or only some of them.
 func (room *mailbox) startIndex() error {
 	w := room.w

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
@@ -17,7 +18,7 @@ import (
 
 // recipient finds the Mecha with an address. Error: RecipientNotFound.
 func (d *directory) recipient(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
-	id, err := d.dictionary.mecha(t, a)
+	id, err := d.dictionary.Mecha(t, a)
 	if err == nil && id == 0 {
 		err = relay.Errorf(relay.RecipientNotFound, "no Mecha %s is registered here", a)
 	}
@@ -140,7 +141,7 @@ func (d *directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay
 	case found && !removed:
 		return relay.MechaNumber(id), nil
 	case found: // a removed Mecha comes back, with its messages
-		d.dictionary.mechas[a] = id
+		d.dictionary.Mechas[a] = id
 		return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
 	}
 	_, err = t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) },
@@ -148,7 +149,7 @@ func (d *directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay
 	if err != nil {
 		return 0, err
 	}
-	d.dictionary.mechas[a] = id
+	d.dictionary.Mechas[a] = id
 	return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
 }
 
@@ -157,7 +158,7 @@ func (d *directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay
 type directory struct {
 	engine.Quiet
 	w          *engine.Store
-	dictionary *dictionary
+	dictionary *dictionary.Dictionary
 	learning   *learning
 	replays    *replays
 	callers    *cache.Cache[relay.KeyNumber, *relay.Key] // the keys of recent writes

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/relay"
 )
@@ -13,7 +14,7 @@ import (
 type progress struct {
 	engine.Quiet
 	w          *engine.Store
-	dictionary *dictionary
+	dictionary *dictionary.Dictionary
 	directory  *directory
 	learning   *learning
 	mailbox    *mailbox

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -76,12 +77,12 @@ func (room *retention) look(t *engine.Tx, most int, after int64, query string, a
 func (r *retention) pruneWords(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	unused, next, more, err := r.look(t, p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
-		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-wordSlack), p.Words, int64(p.Most))
+		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-dictionary.WordSlack), p.Words, int64(p.Most))
 	if err != nil {
 		return err
 	}
 	for _, w := range unused {
-		if err := r.dictionary.removeWord(t, w.id, w.text); err != nil {
+		if err := r.dictionary.RemoveWord(t, w.id, w.text); err != nil {
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay
 				return err
 			}
 		}
-		r.dictionary.mechas[relay.Address(m.text)] = 0
+		r.dictionary.Mechas[relay.Address(m.text)] = 0
 	}
 	upto := next
 	if !more {

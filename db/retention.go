@@ -3,6 +3,7 @@ package db
 import (
 	"time"
 
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/relay"
 )
@@ -40,7 +41,7 @@ const (
 type retention struct {
 	engine.Quiet
 	w          *engine.Store
-	dictionary *dictionary
+	dictionary *dictionary.Dictionary
 	directory  *directory
 	learning   *learning
 	mailbox    *mailbox

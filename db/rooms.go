@@ -1,6 +1,7 @@
 package db
 
 import (
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 )
 
@@ -8,7 +9,7 @@ import "time"
 
 // nouns has the rooms by their names, for each other.
 type nouns struct {
-	*dictionary
+	*dictionary.Dictionary
 	*mailbox
 	*replays
 	*directory
@@ -21,19 +22,19 @@ type nouns struct {
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
-	n.dictionary, n.mailbox, n.replays, n.directory = newDictionary(w), newMailbox(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
+	n.Dictionary, n.mailbox, n.replays, n.directory = dictionary.New(w), newMailbox(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
 	n.learning, n.messages, n.progress, n.sending = newLearning(w, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
 	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
-	n.directory.dictionary, n.directory.learning, n.directory.replays = n.dictionary, n.learning, n.replays
-	n.learning.dictionary, n.learning.directory = n.dictionary, n.directory
+	n.directory.dictionary, n.directory.learning, n.directory.replays = n.Dictionary, n.learning, n.replays
+	n.learning.dictionary, n.learning.directory = n.Dictionary, n.directory
 	p := n.progress
-	p.dictionary, p.directory, p.learning, p.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
+	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.learning, n.mailbox
 	s := n.sending
-	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.dictionary, n.directory, n.learning, n.mailbox, n.progress
+	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.learning, n.mailbox, n.progress
 	r := n.retention
-	r.dictionary, r.directory, r.learning, r.mailbox = n.dictionary, n.directory, n.learning, n.mailbox
+	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.learning, n.mailbox
 	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
-	return n, []engine.Room{n.progress, n.learning, n.replays, n.mailbox, n.dictionary, n.sending, n.retention, n.directory}
+	return n, []engine.Room{n.progress, n.learning, n.replays, n.mailbox, n.Dictionary, n.sending, n.retention, n.directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -45,7 +46,7 @@ func (d *DB) start() error {
 	d.directory.keyUse.wrote = now
 	starts := []func() error{d.progress.start, d.learning.start, d.sending.start}
 	if d.opts.Serve {
-		starts = append(starts, d.mailbox.startIndex, d.dictionary.startIndex,
+		starts = append(starts, d.mailbox.startIndex, d.Dictionary.StartIndex,
 			func() error { return d.retention.start(now) }, func() error { return d.replays.restore(now) })
 	}
 	for _, start := range starts {

@@ -178,9 +178,9 @@ func (s *sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 				return 0, err
 			}
 		}
-		number := s.dictionary.intern
+		number := s.dictionary.Intern
 		if conversation == newLabel {
-			number = s.dictionary.addWord
+			number = s.dictionary.AddWord
 		}
 		id, err := number(t, string(label))
 		if err != nil {
@@ -199,7 +199,7 @@ func (s *sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
-		id, err := s.dictionary.intern(t, text)
+		id, err := s.dictionary.Intern(t, text)
 		if err != nil {
 			return 0, err
 		}
@@ -298,7 +298,7 @@ func (s *sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 
 // namedConversation gives the number of the conversation that the sender named; 0 for none.
 func (s *sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
-	if !m.Conversation.Issued() && s.dictionary.isRemoved(t, string(m.Conversation)) {
+	if !m.Conversation.Issued() && s.dictionary.IsRemoved(t, string(m.Conversation)) {
 		return newLabel, nil
 	}
 	number, err := conversationNumber(&t.Rx, m.Conversation)

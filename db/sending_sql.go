@@ -1,6 +1,7 @@
 package db
 
 import (
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 )
 
@@ -17,7 +18,7 @@ type sending struct {
 	engine.Quiet
 	w          *engine.Store
 	limits     Limits
-	dictionary *dictionary
+	dictionary *dictionary.Dictionary
 	directory  *directory
 	learning   *learning
 	mailbox    *mailbox

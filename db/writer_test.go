@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/readers"
 	"relay/db/relay"
@@ -27,12 +28,12 @@ func (b block) Apply(*engine.Tx) error {
 func (block) Size() int { return 0 }
 
 // poison is a chore that writes something, and then fails.
-type poison struct{ *dictionary }
+type poison struct{ *dictionary.Dictionary }
 
 var errPoison = errors.New("poison")
 
 func (p poison) Apply(t *engine.Tx) error {
-	if _, err := p.intern(t, "left behind"); err != nil {
+	if _, err := p.Intern(t, "left behind"); err != nil {
 		return err
 	}
 	return errPoison
@@ -84,7 +85,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	for i := range n {
 		engine.Then(d.w, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
-			d.w.Submit(poison{d.dictionary}, 0, func(err error) {
+			d.w.Submit(poison{d.Dictionary}, 0, func(err error) {
 				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 					t.Errorf("the poisoned write got %v", err)
 				}
@@ -172,7 +173,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) { done <- err })
 	}
-	d.w.Submit(poison{d.dictionary}, 0, func(error) { done <- nil })
+	d.w.Submit(poison{d.Dictionary}, 0, func(error) { done <- nil })
 	close(b.release)
 	for range 3 {
 		if err := <-done; err != nil {

@@ -1,4 +1,4 @@
-package db
+package dictionary
 
 import (
 	"time"
@@ -10,37 +10,37 @@ import (
 	"relay/db/relay"
 )
 
-// dictionary is the room of words and addresses: it gives them their numbers. It has what the
+// Dictionary is the room of words and addresses: it gives them their numbers. It has what the
 // present transaction has found and made, which the caches get once that is committed.
-type dictionary struct {
+type Dictionary struct {
 	engine.Quiet
 	w           *engine.Store
 	used        *cache.Cache[int64, relay.Position] // word.used of recent words, as the file has it
 	words       map[string]int64                    // words that were found or made; 0 for a removed one
-	mechas      map[relay.Address]int64             // Mechas that were found or made; 0 for a removed one
+	Mechas      map[relay.Address]int64             // Mechas that were found or made; 0 for a removed one
 	forgotten   []string                            // words that were removed
 	foundWords  map[int64]string                    // texts that were read by their numbers
 	foundMechas map[int64]relay.Address             // likewise
 }
 
-func newDictionary(w *engine.Store) *dictionary {
-	return &dictionary{w: w, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
-		mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
+func New(w *engine.Store) *Dictionary {
+	return &Dictionary{w: w, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
+		Mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
 }
 
-func (d *dictionary) Begin(t *engine.Tx) {
+func (d *Dictionary) Begin(t *engine.Tx) {
 	d.w.LateWords.Begin()
 	clear(d.words)
-	clear(d.mechas)
+	clear(d.Mechas)
 	clear(d.foundWords)
 	clear(d.foundMechas)
 	d.forgotten = d.forgotten[:0]
 	t.FoundWords, t.FoundMechas = d.foundWords, d.foundMechas
 }
 
-func (d *dictionary) Board(t *engine.Tx) error { return t.LateWords.Board(t.C, nil) }
+func (d *Dictionary) Board(t *engine.Tx) error { return t.LateWords.Board(t.C, nil) }
 
-func (d *dictionary) Arrived(t *engine.Tx) {
+func (d *Dictionary) Arrived(t *engine.Tx) {
 	w := d.w
 	w.Words.Drop(d.forgotten)
 	for text, id := range d.words {
@@ -48,7 +48,7 @@ func (d *dictionary) Arrived(t *engine.Tx) {
 			w.Words.Put(id, text)
 		}
 	}
-	for address, id := range d.mechas {
+	for address, id := range d.Mechas {
 		if id != 0 {
 			w.Mechas.Put(id, address)
 		}
@@ -61,28 +61,28 @@ func (d *dictionary) Arrived(t *engine.Tx) {
 	t.LateWords.Arrived(0, nil, nil)
 }
 
-func (d *dictionary) Forget() {
+func (d *Dictionary) Forget() {
 	d.w.Mechas.Forget()
 	d.used.Forget()
 }
 
-func (d *dictionary) Flush() { d.w.LateWords.Flush(d.w.MayWrite, d.w.CommitRows) }
+func (d *Dictionary) Flush() { d.w.LateWords.Flush(d.w.MayWrite, d.w.CommitRows) }
 
-// mecha gives the number of an address, 0 if it is not registered.
-func (d *dictionary) mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
-	if id, ok := d.mechas[a]; ok {
+// Mecha gives the number of an address, 0 if it is not registered.
+func (d *Dictionary) Mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
+	if id, ok := d.Mechas[a]; ok {
 		return relay.MechaNumber(id), nil
 	}
 	id, err := t.Lookups.Mechas.Find(t.C, a)
 	if err == nil && id != 0 {
-		d.mechas[a] = id
+		d.Mechas[a] = id
 	}
 	return relay.MechaNumber(id), err
 }
 
-// intern gives the number of a word for a row of the present write, and adds the word
+// Intern gives the number of a word for a row of the present write, and adds the word
 // if it is new.
-func (d *dictionary) intern(t *engine.Tx, text string) (int64, error) {
+func (d *Dictionary) Intern(t *engine.Tx, text string) (int64, error) {
 	id, ok := d.words[text]
 	if !ok {
 		var err error
@@ -94,22 +94,22 @@ func (d *dictionary) intern(t *engine.Tx, text string) (int64, error) {
 		d.words[text] = id
 		return id, d.useWord(t, id)
 	}
-	return d.addWord(t, text)
+	return d.AddWord(t, text)
 }
 
-// isRemoved tells whether this transaction has removed a word, of which the caches do
+// IsRemoved tells whether this transaction has removed a word, of which the caches do
 // not know yet.
-func (d *dictionary) isRemoved(t *engine.Tx, text string) bool {
+func (d *Dictionary) IsRemoved(t *engine.Tx, text string) bool {
 	id, known := d.words[text]
 	return known && id == 0
 }
 
-// wordSlack is how far word.used may be behind the last use of a word. So the words of
+// WordSlack is how far word.used may be behind the last use of a word. So the words of
 // all messages are written once an hour, not with every message.
-const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBits
+const WordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBits
 
 // useWord notes that the present write uses a word.
-func (d *dictionary) useWord(t *engine.Tx, id int64) error {
+func (d *Dictionary) useWord(t *engine.Tx, id int64) error {
 	p := t.Next(t.Now)
 	used, known := d.used.Find(id)
 	if !known {
@@ -119,7 +119,7 @@ func (d *dictionary) useWord(t *engine.Tx, id int64) error {
 		}
 		used = relay.Position(n)
 	}
-	if p-used > wordSlack {
+	if p-used > WordSlack {
 		if err := t.C.Exec("UPDATE word SET used = ? WHERE id = ?", int64(p), id); err != nil {
 			return err
 		}
@@ -133,9 +133,9 @@ func (d *dictionary) useWord(t *engine.Tx, id int64) error {
 
 const maxWordsUsed = 1 << 16 // words, of whose use the writer has a cache
 
-// addWord adds a word that is new. A server indexes it late, another process at once, because
+// AddWord adds a word that is new. A server indexes it late, another process at once, because
 // the server's memory would not have it.
-func (d *dictionary) addWord(t *engine.Tx, text string) (id int64, err error) {
+func (d *Dictionary) AddWord(t *engine.Tx, text string) (id int64, err error) {
 	p := t.Next(t.Now)
 	if _, err := t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
 		return 0, err
@@ -150,9 +150,9 @@ func (d *dictionary) addWord(t *engine.Tx, text string) (id int64, err error) {
 	return id, err
 }
 
-// removeWord removes a word. The server's memory of words may keep its number for a while. That
+// RemoveWord removes a word. The server's memory of words may keep its number for a while. That
 // does no harm, because FindWord looks at the row of each number that it finds there.
-func (room *dictionary) removeWord(t *engine.Tx, id int64, text string) error {
+func (room *Dictionary) RemoveWord(t *engine.Tx, id int64, text string) error {
 	if err := t.C.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err
 	}
@@ -163,10 +163,10 @@ func (room *dictionary) removeWord(t *engine.Tx, id int64, text string) error {
 	return t.C.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.IDs.WordHash(text), id)
 }
 
-// startIndex reads the words after the watermark, which a killed server has not indexed, or only
+// StartIndex reads the words after the watermark, which a killed server has not indexed, or only
 // some of them. If they are far more than a server leaves, it indexes them at once, a part at a
 // time.
-func (d *dictionary) startIndex() error {
+func (d *Dictionary) StartIndex() error {
 	w, most := d.w, 4*names.WordSegment
 	if w.Cramped { // nothing can be written
 		most = -1 // any number
