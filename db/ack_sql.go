@@ -235,8 +235,8 @@ const (
 // and no final word can follow: then the message loses them. "" is none.
 func (room *progress) setState(t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
 	if m.State.Pending() && !state.Pending() {
-		room.mailbox.addPending(t, m.Recipient, -1)
-		if err := room.mailbox.markDone(t, m); err != nil {
+		room.mailbox.AddPending(t, m.Recipient, -1)
+		if err := room.mailbox.MarkDone(t, m); err != nil {
 			return err
 		}
 		if err := room.dropAttempt(t, m.Position); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -136,7 +137,7 @@ func (p *progress) fresh(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessa
 	if !known {
 		from, _ = p.claims.Find(id)
 	}
-	pending, args, err := pending(&t.Rx, id, from, -1)
+	pending, args, err := mailbox.Pending(&t.Rx, id, from, -1)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -169,7 +170,7 @@ func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found b
 	err = p.w.As(id).Point(ctx, func(x *engine.Rx) error {
 		now := x.Now.UnixMilli()
 		from, _ := p.claims.Find(id) // 0 if that is unknown
-		pending, args, err := pending(x, id, from, -1)
+		pending, args, err := mailbox.Pending(x, id, from, -1)
 		if err != nil {
 			return err
 		}

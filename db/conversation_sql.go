@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -74,11 +75,11 @@ func (s *sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
 	if indexed || err != nil {
 		return indexed, err
 	}
-	u, err := findJoined(&t.Rx, conversation, 0, math.MaxInt64)
-	if err != nil || u.none {
+	u, err := mailbox.FindJoined(&t.Rx, conversation, 0, math.MaxInt64)
+	if err != nil || u.None {
 		return false, err
 	}
-	late, args := u.query(relay.Both, true, true, 0, math.MaxInt64)
+	late, args := u.Query(relay.Both, true, true, 0, math.MaxInt64)
 	return t.C.Row(nil, late+" LIMIT 1", args...)
 }
 

@@ -62,6 +62,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -176,7 +177,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{opts: o, w: engine.New(engine.Options{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
-		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, names.New(newLateMessages()))}
+		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, names.New(mailbox.NewLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
 	d.w.Has(rooms, newTable(nouns, nil))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -200,7 +201,7 @@ func (d *directory) EntriesAfter(ctx context.Context, revision int64, limit int)
 // unknown ones are left out. Later calls share what the entries refer to, so nobody may change
 // it. Safe for concurrent use.
 func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
-	list := jsonList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
+	list := mailbox.JSONList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
 	err = d.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		all = make([]relay.Entry, 0, len(ids))
 		var unknown []int // places in all

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -69,7 +70,7 @@ type history struct {
 	done  bool
 }
 
-// goOn reads the next piece of the page.
+// GoOn reads the next piece of the page.
 func (h *history) goOn(x *engine.Rx) (err error) {
 	if !h.begun {
 		err = h.begin(x)
@@ -204,13 +205,13 @@ func (h *history) search(x *engine.Rx) error {
 	return nil
 }
 
-// findUnindexed finds out how to read the messages of the range that the index may lack.
+// FindUnindexed finds out how to read the messages of the range that the index may lack.
 func (h *history) findUnindexed(x *engine.Rx, pr *positionRange) (err error) {
 	if pr.conversation != 0 {
-		pr.unindexed, err = findJoined(x, pr.conversation, pr.from, pr.to)
+		pr.unindexed, err = mailbox.FindJoined(x, pr.conversation, pr.from, pr.to)
 		return err
 	}
-	pr.unindexed, err = findUnindexed(x, h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
+	pr.unindexed, err = mailbox.FindUnindexed(x, h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
 	return err
 }
 
@@ -298,10 +299,10 @@ func (h *history) addPayloads(x *engine.Rx) error {
 
 // positionRange is a range of positions, and how to find the messages in it.
 type positionRange struct {
-	from, to     relay.Position // from is inclusive, to exclusive
-	conversation int64          // messages of this conversation; 0: of the query's Mecha
-	limit        int            // rows
-	unindexed    unindexed      // the messages that the index may lack
+	from, to     relay.Position    // from is inclusive, to exclusive
+	conversation int64             // messages of this conversation; 0: of the query's Mecha
+	limit        int               // rows
+	unindexed    mailbox.Unindexed // the messages that the index may lack
 }
 
 // positionRange gives the range that the times and cursors of a query select.
@@ -378,20 +379,20 @@ func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
-		args = append(append(args, first...), int64(max(pr.from, pr.unindexed.oldest)), int64(pr.to))
+		args = append(append(args, first...), int64(max(pr.from, pr.unindexed.Oldest)), int64(pr.to))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
 	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired || q.State == relay.OnlyDead
 	switch {
 	case pr.conversation > 0:
-		add(joinedRange, pr.conversation)
+		add(mailbox.JoinedRange, pr.conversation)
 		add(foundingRange, pr.conversation)
 	case pr.conversation < 0:
-		add(joinedRange, pr.conversation)
+		add(mailbox.JoinedRange, pr.conversation)
 	default:
 		pr.addOwn(q, mayBeOpen, mayBeDone, add)
 	}
-	if late, more := pr.unindexed.query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
+	if late, more := pr.unindexed.Query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
 		ranges, args = append(ranges, late), append(args, more...)
 	}
 	order := " ORDER BY position LIMIT ?"
@@ -418,7 +419,7 @@ func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, 
 		return
 	}
 	in, out := inRange, outRange
-	if pr.unindexed.gaps {
+	if pr.unindexed.Gaps {
 		in, out = in+stillListed, out+stillListed
 	}
 	if q.Direction != relay.Out && mayBeOpen {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -22,7 +23,7 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 			}
 		}
 	}
-	send("rare", inboxRows)
+	send("rare", mailbox.InboxRows)
 	c.pass(2 * time.Hour)
 	send("usual", 2)
 	path := d.w.Path
@@ -30,10 +31,10 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = openHere(t, c.tells, func(o *Options) { o.Path = path }) // its cache of words is empty
-	i := newInbox(k.Mecha.Number)
+	i := mailbox.NewInbox(k.Mecha.Number)
 	count := func() {
 		t.Helper()
-		if err := d.w.As(0).Point(t.Context(), i.goOn); err != nil {
+		if err := d.w.As(0).Point(t.Context(), i.GoOn); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +51,7 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 		t.Fatal("the word is still there")
 	}
 	count()
-	if !i.done || i.ByPriority["rare"] != inboxRows || i.ByPriority["usual"] != 2 {
+	if !i.Done || i.ByPriority["rare"] != mailbox.InboxRows || i.ByPriority["usual"] != 2 {
 		t.Errorf("%+v", i.Inbox)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
@@ -59,7 +60,7 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{path: path, Lookups: names.New(newLateMessages()), closed: make(chan struct{})}
+	i := &Inspector{path: path, Lookups: names.New(mailbox.NewLateMessages()), closed: make(chan struct{})}
 	i.lane = readers.NewLane(turn.Options{Places: inspectConns, Closed: i.closed})
 	i.lane.Put(c)
 	if err = info.MustBeCurrent(path); err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -31,10 +32,10 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
-		segmentLength, names.WordSegment, names.LeastRows, scanRatio = 5, 7, 2, 1
-		pieceRows, inboxRows = 3, 3
+		mailbox.SegmentLength, names.WordSegment, names.LeastRows, mailbox.ScanRatio = 5, 7, 2, 1
+		pieceRows, mailbox.InboxRows = 3, 3
 		names.CacheBytes = 2 << 10
-		unlistAtOnce, unlistPiece = 6, 2
+		mailbox.UnlistAtOnce, mailbox.UnlistPiece = 6, 2
 		serverGone = time.Second
 	}
 	// Parallel tests wait for the disk, so more of them than there are cores may run.
@@ -122,8 +123,8 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 			last = sent.ID
 		}
 	}
-	for _, meanwhile := range []int{0, 1, segmentLength, 2 * segmentLength, 10 * segmentLength} {
-		send("a^x", segmentLength)
+	for _, meanwhile := range []int{0, 1, mailbox.SegmentLength, 2 * mailbox.SegmentLength, 10 * mailbox.SegmentLength} {
+		send("a^x", mailbox.SegmentLength)
 		send("b^x", 1) // b^x gets no later message
 		send("a^x", 2)
 		err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {

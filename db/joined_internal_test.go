@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -25,11 +26,11 @@ func wantFound(t *testing.T, x *engine.Rx) {
 	}
 	for _, column := range []string{"conversation", "in_reply_to"} {
 		for _, of := range positions("SELECT DISTINCT " + column + " FROM message WHERE " + column + " IS NOT NULL") {
-			u, err := findJoined(x, int64(of), 0, relay.MaxPosition)
-			text, args := u.joinedInOrder(0, relay.MaxPosition, 1000)
+			u, err := mailbox.FindJoined(x, int64(of), 0, relay.MaxPosition)
+			text, args := u.JoinedInOrder(0, relay.MaxPosition, 1000)
 			if column == "in_reply_to" {
-				u, err = findReplies(x, of, of)
-				text, args = u.repliesInOrder(of, 1000)
+				u, err = mailbox.FindReplies(x, of, of)
+				text, args = u.RepliesInOrder(of, 1000)
 			}
 			if err != nil {
 				t.Error(err)
@@ -69,7 +70,7 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	}
 	k := mustIssue(t, d, "a^b")
 	var last relay.MessageID
-	for n := range 3 * segmentLength {
+	for n := range 3 * mailbox.SegmentLength {
 		m := message(k, "a^b", `{}`)
 		if n%2 == 0 {
 			m.Conversation = relay.ConversationID(fmt.Sprint("label-", n%3))
@@ -82,7 +83,7 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 		}
 		last = sent.ID
 	}
-	if looked < 3*segmentLength {
+	if looked < 3*mailbox.SegmentLength {
 		t.Errorf("%d looks", looked)
 	}
 }
@@ -97,7 +98,7 @@ func (chored) Size() int                  { return 0 }
 func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 	t.Parallel()
 	for _, label := range []relay.ConversationID{"", "a-label"} {
-		for between := range 3 * segmentLength {
+		for between := range 3 * mailbox.SegmentLength {
 			d := openHere(t, func(o *Options) { o.Serve = true })
 			k := mustIssue(t, d, "a^b")
 			m := message(k, "a^b", `{}`)

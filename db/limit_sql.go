@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -97,11 +98,11 @@ func (s *sending) readLimit(t *engine.Tx, conversation int64) (l conversationLim
 // counts no further than most.
 func (s *sending) countConversation(t *engine.Tx, conversation, most int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
-	u, err := findJoined(&t.Rx, conversation, 0, math.MaxInt64)
+	u, err := mailbox.FindJoined(&t.Rx, conversation, 0, math.MaxInt64)
 	if err != nil {
 		return l, err
 	}
-	positions, args := u.joinedInOrder(0, math.MaxInt64, int(most))
+	positions, args := u.JoinedInOrder(0, math.MaxInt64, int(most))
 	_, err = t.C.Row(func(r *sqlite.Rows) {
 		if l.held = r.Int(0); conversation < 0 {
 			l.founder = r.Int(1)

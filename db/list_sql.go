@@ -9,6 +9,7 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -164,11 +165,11 @@ func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, er
 		if err != nil {
 			return nil, err
 		}
-		u, err := findReplies(x, m.Position, m.Position)
+		u, err := mailbox.FindReplies(x, m.Position, m.Position)
 		if err != nil {
 			return nil, err
 		}
-		positions, args := u.repliesInOrder(m.Position, limit)
+		positions, args := u.RepliesInOrder(m.Position, limit)
 		list, _, err := readMessages(x, limit, messagesAt(positions), args)
 		return list, err
 	})

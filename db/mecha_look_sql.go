@@ -9,6 +9,7 @@ import (
 
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -108,7 +109,7 @@ func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 		if n < len(inspect.PendingAges) {
 			begin = relay.PositionAt(x.Now.Add(-inspect.PendingAges[n]))
 		}
-		pending, args, err := pending(x, id, begin, inspect.MostCounted+1)
+		pending, args, err := mailbox.Pending(x, id, begin, inspect.MostCounted+1)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +179,7 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 
 // newestOf gives a query of the positions of the newest messages of a Mecha.
 func newestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
-	u, err := findUnindexed(x, id, from, math.MaxInt64, false)
+	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)
 	if err != nil {
 		return "", nil, err
 	}

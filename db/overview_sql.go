@@ -9,6 +9,7 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -117,7 +118,7 @@ const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sende
 // readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
 // no index has them.
 func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
-	if v.upto, err = indexedUpto(x); err != nil {
+	if v.upto, err = mailbox.IndexedUpto(x); err != nil {
 		return err
 	}
 	v.unindexed, v.sent = map[int64][]waitingMessage{}, map[int64]relay.Position{}
@@ -276,7 +277,7 @@ func (i Console) FileState() (s inspect.FileState, err error) {
 				return err
 			}
 		}
-		upto, err := indexedUpto(x)
+		upto, err := mailbox.IndexedUpto(x)
 		if err != nil {
 			return err
 		}

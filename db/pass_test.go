@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -86,7 +87,7 @@ func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")
 	var last relay.MessageID
-	for n := range segmentLength - 1 { // they wait for a longer segment
+	for n := range mailbox.SegmentLength - 1 { // they wait for a longer segment
 		sent := mustSendNow(t, d, c, k, func(m *relay.SendMessage) {
 			m.InReplyTo = last
 			if n < 2 {
@@ -99,7 +100,7 @@ func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
 	if err != nil || out.(relay.Pruned).Messages != 2 {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	c.pass(2 * unlistAfter)
+	c.pass(2 * mailbox.UnlistAfter)
 	mustReach(t, d, "rows that wait to be deleted", "SELECT count(*) FROM unlisted", 0)
 	path := d.w.Path
 	if err := d.Close(); err != nil { // indexes the others

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -17,7 +18,7 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 		{Mecha: 1, State: relay.OnlyAcknowledged, Direction: relay.In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: relay.In, Descending: true},
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
-			for _, u := range []unindexed{{none: true}, {wanted: wanted{mecha: 1, conversation: conversation}}} { // no message, or many, wait to be indexed
+			for _, u := range []mailbox.Unindexed{{None: true}, {Wanted: mailbox.Wanted{Mecha: 1, Conversation: conversation}}} { // no message, or many, wait to be indexed
 				text, args := positionRange{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
 				plan := explain(t, d, text, args)
 				if conversation != 0 && !strings.Contains(plan, "SEARCH joined USING PRIMARY KEY (conversation=? AND position>? AND position<?)") {
@@ -26,7 +27,7 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 				if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN message") || strings.Contains(plan, "SCAN m\n") {
 					t.Errorf("%+v, conversation %d, %+v:\n%s", q, conversation, u, plan)
 				}
-				if !u.none && !strings.Contains(plan, "SEARCH m USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
+				if !u.None && !strings.Contains(plan, "SEARCH m USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
 					t.Errorf("%+v: the messages that are not indexed are not read as a range of positions:\n%s", q, plan)
 				}
 			}
@@ -138,16 +139,16 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 	d := openHere(t)
 	for _, c := range []struct {
-		wanted
+		mailbox.Wanted
 		plan string
 	}{
-		{wanted{question: 5}, "SEARCH reply USING PRIMARY KEY (question=? AND position>? AND position<?)"},
-		{wanted{conversation: 5}, "SEARCH joined USING PRIMARY KEY (conversation=? AND position>? AND position<?)"},
+		{mailbox.Wanted{Question: 5}, "SEARCH reply USING PRIMARY KEY (question=? AND position>? AND position<?)"},
+		{mailbox.Wanted{Conversation: 5}, "SEARCH joined USING PRIMARY KEY (conversation=? AND position>? AND position<?)"},
 	} {
-		for _, u := range []unindexed{{wanted: c.wanted, none: true}, {wanted: c.wanted}} {
-			positions, args := u.repliesInOrder(5, 100)
-			if c.conversation != 0 {
-				positions, args = u.joinedInOrder(6, 1<<62, 100)
+		for _, u := range []mailbox.Unindexed{{Wanted: c.Wanted, None: true}, {Wanted: c.Wanted}} {
+			positions, args := u.RepliesInOrder(5, 100)
+			if c.Conversation != 0 {
+				positions, args = u.JoinedInOrder(6, 1<<62, 100)
 			}
 			plan := explain(t, d, messagesAt(positions), args)
 			if !strings.Contains(plan, c.plan) || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN m") {

@@ -6,6 +6,7 @@ import (
 	"relay/db/cache"
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -17,7 +18,7 @@ type progress struct {
 	dictionary *dictionary.Dictionary
 	directory  *directory
 	learning   *learning
-	mailbox    *mailbox
+	mailbox    *mailbox.Mailbox
 	expiry     dueTimes
 	overdue    dueTimes
 	returns    dueTimes

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -147,7 +148,7 @@ func (d *demolition) take(m doomed) error {
 		return nil
 	}
 	d.opened = append(d.opened, m.Message)
-	d.mailbox.addPending(d.t, m.Recipient, -1)
+	d.mailbox.AddPending(d.t, m.Recipient, -1)
 	d.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.At, ID: d.t.IDs.Message(m.At),
 		Sender: m.Sender, Recipient: m.Recipient, State: m.state})
 	return nil
@@ -172,7 +173,7 @@ func (d *demolition) finish() error {
 		return err
 	}
 	position := func(m names.Message) relay.Position { return m.At }
-	of := jsonList(d.messages, position)
+	of := mailbox.JSONList(d.messages, position)
 	for _, q := range []string{
 		"DELETE FROM payload WHERE position IN (SELECT value FROM json_each(?))",
 		"DELETE FROM attempt WHERE message IN (SELECT value FROM json_each(?))",
@@ -184,7 +185,7 @@ func (d *demolition) finish() error {
 		}
 	}
 	if len(d.receipts) > 0 {
-		err := t.C.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))", jsonList(d.receipts, func(p relay.Position) relay.Position { return p }))
+		err := t.C.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))", mailbox.JSONList(d.receipts, func(p relay.Position) relay.Position { return p }))
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (d *demolition) finish() error {
 			return err
 		}
 	}
-	if err := d.mailbox.unlist(t, d.messages); err != nil {
+	if err := d.mailbox.Unlist(t, d.messages); err != nil {
 		return err
 	}
 	if err := d.sending.leaveConversations(t, d.messages); err != nil {

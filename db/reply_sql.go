@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -39,7 +40,7 @@ type replySearch struct {
 
 const maxNaming = 1000 // messages that name the question
 
-// goOn looks at the messages that name the question, and then, with each call, at the next
+// GoOn looks at the messages that name the question, and then, with each call, at the next
 // pieceRows of its conversation. The search is done when it has a reply.
 func (s *replySearch) goOn(x *engine.Rx) error {
 	q := s.Question
@@ -50,11 +51,11 @@ func (s *replySearch) goOn(x *engine.Rx) error {
 		}
 	}
 	// The same rule as IsReplyTo: SQLite passes over a foreign message without reading all of it.
-	u, err := findJoined(x, s.conversation, s.found.Upto+1, math.MaxInt64)
+	u, err := mailbox.FindJoined(x, s.conversation, s.found.Upto+1, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	positions, of := u.joinedInOrder(s.found.Upto+1, math.MaxInt64, pieceRows)
+	positions, of := u.JoinedInOrder(s.found.Upto+1, math.MaxInt64, pieceRows)
 	n, err := s.look(x, positions, of,
 		" AND m.in_reply_to IS NULL AND (? = '' OR m.correlation_id = ?)", q.CorrelationID, q.CorrelationID)
 	s.found.More = n == pieceRows && s.found.Reply == nil
@@ -65,11 +66,11 @@ func (s *replySearch) goOn(x *engine.Rx) error {
 // begin looks at the messages that name the question, and finds its conversation.
 func (s *replySearch) begin(x *engine.Rx) error {
 	question := s.Question.Position
-	u, err := findReplies(x, question, question)
+	u, err := mailbox.FindReplies(x, question, question)
 	if err != nil {
 		return err
 	}
-	naming, of := u.repliesInOrder(question, maxNaming)
+	naming, of := u.RepliesInOrder(question, maxNaming)
 	if _, err := s.look(x, naming, of, ""); err != nil || s.done {
 		return err
 	}

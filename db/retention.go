@@ -5,6 +5,7 @@ import (
 
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -44,7 +45,7 @@ type retention struct {
 	dictionary *dictionary.Dictionary
 	directory  *directory
 	learning   *learning
-	mailbox    *mailbox
+	mailbox    *mailbox.Mailbox
 	progress   *progress
 	replays    *replays
 	sending    *sending
@@ -54,7 +55,7 @@ type retention struct {
 	passes     []*pass
 	asked      *asked // what a command has asked for; nil: nothing
 	readsAsked bool   // a command may have asked for something
-	unlist     unlister
+	unlist     mailbox.Unlister
 	space      space
 	unused     *relay.PruneUnused // the next write of its kind; nil: none is due
 	pushes     relay.Position     // notes of pushes before this position are to be deleted; 0: none
@@ -103,7 +104,7 @@ type asked struct {
 }
 
 func newRetention(w *engine.Store, keep, keepExpired time.Duration, running func(time.Time) time.Duration) *retention {
-	r := &retention{w: w, keep: keep, running: running, trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: unlister{w: w}, readsAsked: true}
+	r := &retention{w: w, keep: keep, running: running, trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}
 	r.walk(keep, false)
 	r.walk(keepExpired, true)
 	if r.emptyFor = keep; r.emptyFor == 0 {
@@ -190,7 +191,7 @@ func (r *retention) piece(now time.Time) engine.Job {
 		r.readAsked()
 	}
 	switch {
-	case r.unlist.due(running):
+	case r.unlist.Due(running):
 		return r.unlistPiece()
 	case r.asked != nil && !r.asked.ended && time.Since(r.said) >= time.Second && r.asked.so != r.asked.noted:
 		return r.notePiece(now)
@@ -379,8 +380,8 @@ func (r *retention) unusedPiece(now time.Time) engine.Job {
 }
 
 func (r *retention) unlistPiece() engine.Job {
-	l := &unlisting{u: &r.unlist}
-	return r.choreOf(l, func() { r.unlist.applied(l) })
+	l := &mailbox.Unlisting{U: &r.unlist}
+	return r.choreOf(l, func() { r.unlist.Applied(l) })
 }
 
 // choreOf makes a piece of a chore. done is called once it is committed.
@@ -441,7 +442,7 @@ func (r *retention) pieceEnded(err error) bool {
 // Arrived takes the messages whose removal was committed.
 func (r *retention) Arrived(t *engine.Tx) {
 	if r.w.Opts.Serve {
-		r.unlist.removed(r.mailbox.removed, r.running(r.w.Opts.Now()))
+		r.unlist.Removed(r.mailbox.Removed, r.running(r.w.Opts.Now()))
 	}
 }
 

@@ -45,7 +45,7 @@ func (r *retention) Flush() {
 	if can() && r.asked != nil && r.asked.so != r.asked.noted {
 		r.w.Commit([]engine.Op{{Job: r.notePiece(r.w.Opts.Now())}})
 	}
-	for can() && r.unlist.left() {
+	for can() && r.unlist.Left() {
 		r.goal = quietPiece
 		r.w.Commit([]engine.Op{{Job: r.unlistPiece()}})
 		if r.goal == 0 {

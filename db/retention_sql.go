@@ -16,7 +16,7 @@ func (r *retention) start(now time.Time) error {
 	if !r.works() {
 		return nil
 	}
-	if err := r.unlist.start(); err != nil {
+	if err := r.unlist.Start(); err != nil {
 		return err
 	}
 	ms, err := r.w.C.Number("SELECT value FROM setting WHERE name = 'clock'")

@@ -3,6 +3,7 @@ package db
 import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 )
 
 import "time"
@@ -10,7 +11,7 @@ import "time"
 // nouns has the rooms by their names, for each other.
 type nouns struct {
 	*dictionary.Dictionary
-	*mailbox
+	*mailbox.Mailbox
 	*replays
 	*directory
 	*learning
@@ -22,19 +23,19 @@ type nouns struct {
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
-	n.Dictionary, n.mailbox, n.replays, n.directory = dictionary.New(w), newMailbox(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
+	n.Dictionary, n.Mailbox, n.replays, n.directory = dictionary.New(w), mailbox.New(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
 	n.learning, n.messages, n.progress, n.sending = newLearning(w, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
 	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
 	n.directory.dictionary, n.directory.learning, n.directory.replays = n.Dictionary, n.learning, n.replays
 	n.learning.dictionary, n.learning.directory = n.Dictionary, n.directory
 	p := n.progress
-	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.learning, n.mailbox
+	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
 	s := n.sending
-	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.learning, n.mailbox, n.progress
+	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.learning, n.Mailbox, n.progress
 	r := n.retention
-	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.learning, n.mailbox
+	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
 	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
-	return n, []engine.Room{n.progress, n.learning, n.replays, n.mailbox, n.Dictionary, n.sending, n.retention, n.directory}
+	return n, []engine.Room{n.progress, n.learning, n.replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -46,7 +47,7 @@ func (d *DB) start() error {
 	d.directory.keyUse.wrote = now
 	starts := []func() error{d.progress.start, d.learning.start, d.sending.start}
 	if d.opts.Serve {
-		starts = append(starts, d.mailbox.startIndex, d.Dictionary.StartIndex,
+		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,
 			func() error { return d.retention.start(now) }, func() error { return d.replays.restore(now) })
 	}
 	for _, start := range starts {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -154,7 +155,7 @@ func (s *sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) 
 		return 0, engine.ErrDiskFull()
 	}
 	for _, r := range to {
-		pending, err = s.mailbox.countPending(t, r.number)
+		pending, err = s.mailbox.PendingOf(t, r.number)
 		if err != nil {
 			return 0, err
 		}
@@ -205,7 +206,7 @@ func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 		}
 		words[i] = id
 	}
-	s.mailbox.addPending(t, recipient, 1)
+	s.mailbox.AddPending(t, recipient, 1)
 	p := t.Position(m.At)
 	err := t.C.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256,
@@ -225,7 +226,7 @@ func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 	if err := s.join(t, conversation, recipient); err != nil {
 		return 0, err
 	}
-	return p, s.mailbox.index(t, names.Message{At: p, Recipient: recipient, Sender: sender.Mecha.Number, Conversation: conversation, Question: answered.position})
+	return p, s.mailbox.Index(t, names.Message{At: p, Recipient: recipient, Sender: sender.Mecha.Number, Conversation: conversation, Question: answered.position})
 }
 
 // record makes the message for the listeners, and the answer for the sender.
@@ -390,6 +391,6 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 		return sent, true, nil
 	}
 	sent.Recipient = m.Recipient
-	sent.Ahead, err = countAhead(x, m.Recipient, p)
+	sent.Ahead, err = mailbox.CountAhead(x, m.Recipient, p)
 	return sent, err == nil, err
 }

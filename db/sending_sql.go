@@ -3,6 +3,7 @@ package db
 import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 )
 
 // Limits are those of what may be sent; 0 is no limit, but for MaxBroadcast.
@@ -21,7 +22,7 @@ type sending struct {
 	dictionary *dictionary.Dictionary
 	directory  *directory
 	learning   *learning
-	mailbox    *mailbox
+	mailbox    *mailbox.Mailbox
 	progress   *progress
 	members    members
 	limited    bool        // a conversation may have a limit

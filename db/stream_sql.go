@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -25,7 +26,7 @@ func stream(x *engine.Rx, q relay.StreamQuery) (relay.StreamPage, error) {
 	}
 	pr := positionRange{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
-	if pr.unindexed, err = findUnindexed(x, q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
+	if pr.unindexed, err = mailbox.FindUnindexed(x, q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
 		return relay.StreamPage{}, err
 	}
 	text, args := pr.query(h)

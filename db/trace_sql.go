@@ -10,6 +10,7 @@ import (
 
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -227,7 +228,7 @@ func trace(x *engine.Rx, m *relay.Message) (*inspect.Trace, error) {
 	if !a.until.IsZero() {
 		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker
 	}
-	s.Ahead, err = countAhead(x, m.Recipient, m.Position)
+	s.Ahead, err = mailbox.CountAhead(x, m.Recipient, m.Position)
 	return t, err
 }
 

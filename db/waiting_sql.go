@@ -7,6 +7,7 @@ import (
 
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -23,7 +24,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 	if err := i.Point(ctx, func(x *engine.Rx) error { return waiting(x, w, id, most) }); err != nil {
 		return nil, err
 	}
-	for from, rows := relay.Position(0), inboxRows; rows == inboxRows; {
+	for from, rows := relay.Position(0), mailbox.InboxRows; rows == mailbox.InboxRows; {
 		err := i.Scan(ctx, func(x *engine.Rx) (err error) {
 			from, rows, err = countWaitingFor(x, w, id, from)
 			return err
@@ -51,7 +52,7 @@ func waiting(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, most int) e
 		return err
 	}
 	w.Removed, w.LiveKeys, w.LastSeen = h.removed, h.liveKeys, h.used
-	pending, args, err := pending(x, id, 0, -1)
+	pending, args, err := mailbox.Pending(x, id, 0, -1)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func healthOf(x *engine.Rx, id relay.MechaNumber) (h health, err error) {
 // countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
 func countWaitingFor(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
-	pending, args, err := pending(x, id, from, inboxRows)
+	pending, args, err := mailbox.Pending(x, id, from, mailbox.InboxRows)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -1,4 +1,4 @@
-package db
+package mailbox
 
 import (
 	"strings"
@@ -10,65 +10,65 @@ import (
 	"relay/db/relay"
 )
 
-// indexedUpto reads the watermark: the index tables have all messages up to there.
-func indexedUpto(x *engine.Rx) (relay.Position, error) {
+// IndexedUpto reads the watermark: the index tables have all messages up to there.
+func IndexedUpto(x *engine.Rx) (relay.Position, error) {
 	p, err := x.C.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	return relay.Position(p), err
 }
 
-// unindexed says how to find the wanted messages that the index may lack: in a list of
+// Unindexed says how to find the wanted messages that the index may lack: in a list of
 // positions, which may have others, too, or by a scan from the watermark on. For a Mecha, it
 // also says which rows of the index are of messages that were removed.
-type unindexed struct {
-	wanted
+type Unindexed struct {
+	Wanted
 	after  relay.Position // the watermark
 	list   string         // a JSON array of positions; "": scan
-	none   bool           // the index lacks no message
-	oldest relay.Position // all rows of the index before this position are of removed messages; 0: none are
-	gaps   bool           // so are others, which stand in `unlisted`
+	None   bool           // the index lacks no message
+	Oldest relay.Position // all rows of the index before this position are of removed messages; 0: none are
+	Gaps   bool           // so are others, which stand in `unlisted`
 }
 
 // indexState reads the watermark, and which rows of the index are of removed messages.
-func indexState(x *engine.Rx) (u unindexed, err error) {
+func indexState(x *engine.Rx) (u Unindexed, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {
 		u.after = relay.Position(r.Int(0))
 		if unlisted := relay.Position(r.Int(1)); unlisted != 0 {
-			u.oldest = relay.Position(r.Int(2))
+			u.Oldest = relay.Position(r.Int(2))
 			if r.Null(2) {
-				u.oldest = unlisted + 1
+				u.Oldest = unlisted + 1
 			}
-			u.gaps = unlisted > u.oldest
+			u.Gaps = unlisted > u.Oldest
 		}
 	}, "SELECT value, (SELECT max(position) FROM unlisted), (SELECT min(position) FROM message) FROM setting WHERE name = 'indexed_upto'")
 	return u, err
 }
 
-// findUnindexed looks for the messages of a Mecha in [from, to) that the index may
+// FindUnindexed looks for the messages of a Mecha in [from, to) that the index may
 // lack. With pending, it may leave out all but received messages that are pending.
-func findUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
+func FindUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, pending bool) (Unindexed, error) {
 	if id == 0 {
-		return unindexed{none: true}, nil
+		return Unindexed{None: true}, nil
 	}
 	u, err := indexState(x)
 	if err != nil {
 		return u, err
 	}
-	u.wanted = wanted{mecha: id, pending: pending}
+	u.Wanted = Wanted{Mecha: id, pending: pending}
 	u.find(x.Late, from, to)
 	return u, nil
 }
 
 // find sets where the wanted messages in [from, to) are found, if this process knows.
-func (u *unindexed) find(index *late.Index[names.Message, relay.Position], from, to relay.Position) {
+func (u *Unindexed) find(index *late.Index[names.Message, relay.Position], from, to relay.Position) {
 	if positions, many, known := index.Find(u.after, from, to, u.keys()...); known && !many {
-		u.none = len(positions) == 0
-		u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
+		u.None = len(positions) == 0
+		u.list = JSONList(positions, func(p relay.Position) relay.Position { return p })
 	}
 }
 
 // rows gives the rows of message among which the wanted ones in [from, to) are: what follows
 // FROM, up to a condition.
-func (u unindexed) rows(from, to relay.Position) (text string, args []any) {
+func (u Unindexed) rows(from, to relay.Position) (text string, args []any) {
 	if u.list != "" {
 		return "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", []any{u.list}
 	}
@@ -76,19 +76,19 @@ func (u unindexed) rows(from, to relay.Position) (text string, args []any) {
 	return "message m WHERE m.position >= ? AND m.position < ?", []any{int64(max(from, u.after+1)), int64(to)}
 }
 
-// query makes a query for the positions of the wanted messages in [from, to); "" if there are
+// Query makes a query for the positions of the wanted messages in [from, to); "" if there are
 // none. For a Mecha, d, open and done say which of its messages are wanted.
-func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
-	if u.none || u.wanted == (wanted{}) {
+func (u Unindexed) Query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
+	if u.None || u.Wanted == (Wanted{}) {
 		return "", nil
 	}
 	rows, args := u.rows(from, to)
 	rows = "SELECT m.position FROM " + rows
 	switch {
-	case u.conversation != 0:
-		return rows + " AND m.conversation = ?", append(args, u.conversation)
-	case u.question != 0:
-		return rows + " AND m.in_reply_to = ?", append(args, int64(u.question))
+	case u.Conversation != 0:
+		return rows + " AND m.conversation = ?", append(args, u.Conversation)
+	case u.Question != 0:
+		return rows + " AND m.in_reply_to = ?", append(args, int64(u.Question))
 	}
 	var whose []string
 	if d != relay.Out {
@@ -99,17 +99,17 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 		case !open:
 			in = "m.recipient = ? AND m.open = 0"
 		}
-		whose, args = append(whose, in), append(args, int64(u.mecha))
+		whose, args = append(whose, in), append(args, int64(u.Mecha))
 	}
 	if d != relay.In {
-		whose, args = append(whose, "m.sender = ?"), append(args, int64(u.mecha))
+		whose, args = append(whose, "m.sender = ?"), append(args, int64(u.Mecha))
 	}
 	return rows + " AND (" + strings.Join(whose, " OR ") + ")", args
 }
 
-// index indexes a message: a server late, another process at once, because the server's late
+// Index indexes a message: a server late, another process at once, because the server's late
 // index would not have its message.
-func (room *mailbox) index(t *engine.Tx, m names.Message) error {
+func (room *Mailbox) Index(t *engine.Tx, m names.Message) error {
 	if t.Store.Opts.Serve {
 		t.Late.Expect(m)
 		return nil
@@ -119,7 +119,7 @@ func (room *mailbox) index(t *engine.Tx, m names.Message) error {
 
 // unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
 // mailboxes go later (unlist_sql.go).
-func (room *mailbox) unindex(t *engine.Tx, m names.Message) error {
+func (room *Mailbox) unindex(t *engine.Tx, m names.Message) error {
 	if m.Conversation != 0 {
 		if err := t.C.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.Conversation, int64(m.At)); err != nil {
 			return err
@@ -131,9 +131,9 @@ func (room *mailbox) unindex(t *engine.Tx, m names.Message) error {
 	return t.C.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.Question), int64(m.At))
 }
 
-// markDone moves a message's row to those that are not pending. A message that is not
+// MarkDone moves a message's row to those that are not pending. A message that is not
 // indexed yet needs nothing: its row will have the message's state of that time.
-func (room *mailbox) markDone(t *engine.Tx, m *relay.Message) error {
+func (room *Mailbox) MarkDone(t *engine.Tx, m *relay.Message) error {
 	r := names.Row{Of: int64(m.Recipient), At: m.Position}
 	room.settled = append(room.settled, r)
 	if t.Late.Collects(names.InPending, r) {
@@ -144,9 +144,9 @@ func (room *mailbox) markDone(t *engine.Tx, m *relay.Message) error {
 
 // StartIndex reads the messages after the watermark, which a killed server has not indexed,
 // or only some of them.
-func (room *mailbox) startIndex() error {
+func (room *Mailbox) StartIndex() error {
 	w := room.w
-	after, err := indexedUpto(&engine.Rx{C: w.C, Lookups: w.Lookups})
+	after, err := IndexedUpto(&engine.Rx{C: w.C, Lookups: w.Lookups})
 	if err != nil {
 		return err
 	}
@@ -199,5 +199,5 @@ func (l *lateTable) insert(c *sqlite.Conn, rows []names.Row) error {
 // insertReceived inserts rows of `received`, which have the messages' state of now.
 func insertReceived(c *sqlite.Conn, rows []names.Row) error {
 	return c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
-		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(rows, func(r names.Row) relay.Position { return r.At }))
+		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, JSONList(rows, func(r names.Row) relay.Position { return r.At }))
 }

@@ -1,4 +1,4 @@
-package db
+package mailbox
 
 import (
 	"strconv"
@@ -20,42 +20,42 @@ const rowsPerMessage = 8 // rows inserted, at most, for every new message; a seg
 
 // These are variables, so that tests can have many segments of few messages.
 var (
-	segmentLength = 16384 // messages
-	scanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
+	SegmentLength = 16384 // messages
+	ScanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
-func newLateMessages() *late.Index[names.Message, relay.Position] {
+func NewLateMessages() *late.Index[names.Message, relay.Position] {
 	return late.New[names.Message](late.Options[relay.Position]{
 		Tables:    []func(*sqlite.Conn, []names.Row) error{sentTable.insert, joinedTable.insert, replyTable.insert, insertReceived, names.InPending: nil},
-		Watermark: setIndexed, Segment: segmentLength, PerItem: rowsPerMessage, Least: names.LeastRows, ScanRatio: scanRatio,
+		Watermark: setIndexed, Segment: SegmentLength, PerItem: rowsPerMessage, Least: names.LeastRows, ScanRatio: ScanRatio,
 	})
 }
 
-// wanted says which messages are looked for: those of a Mecha, those that have joined a
+// Wanted says which messages are looked for: those of a Mecha, those that have joined a
 // conversation, or those that answer a question. One of the three is set.
-type wanted struct {
-	mecha        relay.MechaNumber
+type Wanted struct {
+	Mecha        relay.MechaNumber
 	pending      bool // of the Mecha's messages, received ones that are pending; others may be left out
-	conversation int64
-	question     relay.Position
+	Conversation int64
+	Question     relay.Position
 }
 
 // keys returns the keys by which the messages are found.
-func (w wanted) keys() []late.Key {
+func (w Wanted) keys() []late.Key {
 	switch {
-	case w.conversation != 0:
-		return []late.Key{{Table: names.InJoined, Of: w.conversation}}
-	case w.question != 0:
-		return []late.Key{{Table: names.InReply, Of: int64(w.question)}}
+	case w.Conversation != 0:
+		return []late.Key{{Table: names.InJoined, Of: w.Conversation}}
+	case w.Question != 0:
+		return []late.Key{{Table: names.InReply, Of: int64(w.Question)}}
 	case w.pending:
-		return []late.Key{{Table: names.InPending, Of: int64(w.mecha)}}
+		return []late.Key{{Table: names.InPending, Of: int64(w.Mecha)}}
 	}
-	return []late.Key{{Table: names.InReceived, Of: int64(w.mecha)}, {Table: names.InSent, Of: int64(w.mecha)}}
+	return []late.Key{{Table: names.InReceived, Of: int64(w.Mecha)}, {Table: names.InSent, Of: int64(w.Mecha)}}
 }
 
-// jsonList writes numbers as a JSON array, the form in which one argument of a
+// JSONList writes numbers as a JSON array, the form in which one argument of a
 // statement can have many.
-func jsonList[T any, N ~int64](all []T, number func(T) N) string {
+func JSONList[T any, N ~int64](all []T, number func(T) N) string {
 	b := make([]byte, 0, 2+18*len(all))
 	b = append(b, '[')
 	for i, v := range all {

@@ -1,4 +1,4 @@
-package db
+package mailbox
 
 import (
 	"context"
@@ -8,17 +8,17 @@ import (
 	"relay/db/relay"
 )
 
-// inboxRows is how many messages an inbox counts in one turn. Counting is cheaper than
+// InboxRows is how many messages an inbox counts in one turn. Counting is cheaper than
 // reading. It is a variable, so that tests can have many pieces of few messages.
-var inboxRows = 2000
+var InboxRows = 2000
 
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It looks at them
 // all, in pieces, and each piece sees the file as it is in its turn. Errors: RateLimited,
 // if too many reads of the Mecha wait. Safe for concurrent use.
-func (m *mailbox) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
-	i := newInbox(id)
-	for !i.done {
-		if err := m.w.As(id).Scan(ctx, i.goOn); err != nil {
+func (m *Mailbox) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
+	i := NewInbox(id)
+	for !i.Done {
+		if err := m.w.As(id).Scan(ctx, i.GoOn); err != nil {
 			return relay.Inbox{Looked: i.Looked}, err
 		}
 	}
@@ -31,17 +31,17 @@ type inbox struct {
 	of             relay.MechaNumber
 	oldest, newest relay.Position // of the messages that were counted
 	from           relay.Position // messages from here on are still to be counted
-	done           bool
+	Done           bool
 }
 
-func newInbox(of relay.MechaNumber) *inbox {
+func NewInbox(of relay.MechaNumber) *inbox {
 	return &inbox{Inbox: relay.Inbox{ByPriority: map[string]int{}}, of: of}
 }
 
-// goOn counts the next piece. It finds the names of the priorities at once, because the
+// GoOn counts the next piece. It finds the names of the priorities at once, because the
 // words may be removed, with their messages, before the next piece.
-func (i *inbox) goOn(x *engine.Rx) error {
-	pending, args, err := pending(x, i.of, i.from, inboxRows)
+func (i *inbox) GoOn(x *engine.Rx) error {
+	pending, args, err := Pending(x, i.of, i.from, InboxRows)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (i *inbox) goOn(x *engine.Rx) error {
 		i.ByPriority[text] += n
 	}
 	i.Looked += rows
-	if i.done = rows < inboxRows; i.done && i.Pending > 0 {
+	if i.Done = rows < InboxRows; i.Done && i.Pending > 0 {
 		i.Oldest, i.Newest = x.IDs.Message(i.oldest), x.IDs.Message(i.newest)
 	}
 	return nil
@@ -80,7 +80,7 @@ func (i *inbox) goOn(x *engine.Rx) error {
 
 // countOpen counts the pending messages of a Mecha, with those that are due to expire.
 func countOpen(x *engine.Rx, id relay.MechaNumber) (int, error) {
-	pending, args, err := pending(x, id, 0, -1)
+	pending, args, err := Pending(x, id, 0, -1)
 	if err != nil {
 		return 0, err
 	}
@@ -91,9 +91,9 @@ func countOpen(x *engine.Rx, id relay.MechaNumber) (int, error) {
 // mostAhead bounds what a repeated request costs. More are hardly ever told apart.
 const mostAhead = 1000
 
-// countAhead counts the pending messages of a Mecha before a position, up to mostAhead.
-func countAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int, error) {
-	pending, args, err := pending(x, id, 0, mostAhead)
+// CountAhead counts the pending messages of a Mecha before a position, up to mostAhead.
+func CountAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int, error) {
+	pending, args, err := Pending(x, id, 0, mostAhead)
 	if err != nil {
 		return 0, err
 	}
@@ -101,25 +101,25 @@ func countAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int,
 	return int(ahead), err
 }
 
-// pending gives a query for the positions of a Mecha's pending messages from a position
+// Pending gives a query for the positions of a Mecha's pending messages from a position
 // on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
 // SQLite merges the parts without a sort.
-func pending(x *engine.Rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
-	u, err := findUnindexed(x, id, from, math.MaxInt64, true)
+func Pending(x *engine.Rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
+	u, err := FindUnindexed(x, id, from, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
 	}
 	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1 AND position >= ?", []any{int64(id), int64(from)}
-	if late, more := u.query(relay.In, true, false, from, math.MaxInt64); late != "" {
+	if late, more := u.Query(relay.In, true, false, from, math.MaxInt64); late != "" {
 		text += " UNION " + late
 		args = append(args, more...)
 	}
 	return text + " ORDER BY position LIMIT ?", append(args, int64(limit)), nil
 }
 
-// countPending gives how many messages are pending for a Mecha, with the changes of
+// PendingOf returns how many messages are pending for a Mecha, with the changes of
 // this transaction.
-func (m *mailbox) countPending(t *engine.Tx, id relay.MechaNumber) (int, error) {
+func (m *Mailbox) PendingOf(t *engine.Tx, id relay.MechaNumber) (int, error) {
 	if n, ok := m.known(id); ok {
 		return n, nil
 	}
@@ -130,9 +130,9 @@ func (m *mailbox) countPending(t *engine.Tx, id relay.MechaNumber) (int, error) 
 	return n, err
 }
 
-// addPending changes the count of a Mecha's pending messages. It does nothing before
-// countPending has counted them.
-func (m *mailbox) addPending(t *engine.Tx, id relay.MechaNumber, delta int) {
+// AddPending changes the count of a Mecha's pending messages. It does nothing before
+// CountPending has counted them.
+func (m *Mailbox) AddPending(t *engine.Tx, id relay.MechaNumber, delta int) {
 	if n, ok := m.known(id); ok {
 		m.counted[id] = n + delta
 	}

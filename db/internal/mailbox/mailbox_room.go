@@ -1,4 +1,4 @@
-package db
+package mailbox
 
 import (
 	"maps"
@@ -8,9 +8,9 @@ import (
 	"relay/db/relay"
 )
 
-// mailbox is the room of the mailboxes: which messages a Mecha has received, has sent, and has
+// Mailbox is the room of the mailboxes: which messages a Mecha has received, has sent, and has
 // not acknowledged. It indexes messages late (mailbox.go), and counts the pending ones.
-type mailbox struct {
+type Mailbox struct {
 	engine.Quiet
 	w       *engine.Store
 	pending map[relay.MechaNumber]int // how many messages are pending for a Mecha, if that was counted
@@ -19,31 +19,31 @@ type mailbox struct {
 	// What the present transaction brings:
 
 	settled []names.Row     // messages that are no longer pending
-	removed []names.Message // messages that were removed
+	Removed []names.Message // messages that were removed
 }
 
-func newMailbox(w *engine.Store) *mailbox {
-	return &mailbox{w: w, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
+func New(w *engine.Store) *Mailbox {
+	return &Mailbox{w: w, pending: map[relay.MechaNumber]int{}, counted: map[relay.MechaNumber]int{}}
 }
 
-func (m *mailbox) Begin(*engine.Tx) {
+func (m *Mailbox) Begin(*engine.Tx) {
 	m.w.Lookups.Late.Begin()
 	clear(m.counted)
-	m.settled, m.removed = m.settled[:0], m.removed[:0]
+	m.settled, m.Removed = m.settled[:0], m.Removed[:0]
 }
 
-func (m *mailbox) Board(t *engine.Tx) error { return t.Late.Board(t.C, m.removed) }
+func (m *Mailbox) Board(t *engine.Tx) error { return t.Late.Board(t.C, m.Removed) }
 
-func (m *mailbox) Arrived(t *engine.Tx) {
+func (m *Mailbox) Arrived(t *engine.Tx) {
 	maps.Copy(m.pending, m.counted)
-	t.Late.Arrived(names.InPending, m.settled, m.removed)
+	t.Late.Arrived(names.InPending, m.settled, m.Removed)
 }
 
-func (m *mailbox) Flush() { m.w.Lookups.Late.Flush(m.w.MayWrite, m.w.CommitRows) }
+func (m *Mailbox) Flush() { m.w.Lookups.Late.Flush(m.w.MayWrite, m.w.CommitRows) }
 
 // known returns the count of a Mecha's pending messages, if they were counted. Forget keeps
 // the counts, because other processes do not send or acknowledge.
-func (m *mailbox) known(id relay.MechaNumber) (n int, ok bool) {
+func (m *Mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 	if n, ok = m.counted[id]; !ok {
 		n, ok = m.pending[id]
 	}
@@ -52,4 +52,4 @@ func (m *mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 
 // Unindexed returns how many messages the mailbox tables lack (mailbox.go). Safe for
 // concurrent use.
-func (m *mailbox) Unindexed() int { return m.w.Lookups.Late.Missing() }
+func (m *Mailbox) Unindexed() int { return m.w.Lookups.Late.Missing() }

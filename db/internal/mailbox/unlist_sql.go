@@ -1,4 +1,4 @@
-package db
+package mailbox
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 // transaction: the table `unlisted` gets the messages, and the rows go sorted, many at a
 // time. Meanwhile reads pass over them.
 
-// unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
+// Unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
 // rows in the index.
-func (room *mailbox) unlist(t *engine.Tx, messages []names.Message) error {
-	room.removed = append(room.removed, messages...)
+func (room *Mailbox) Unlist(t *engine.Tx, messages []names.Message) error {
+	room.Removed = append(room.Removed, messages...)
 	for _, m := range messages {
 		if err := room.unindex(t, m); err != nil {
 			return err
@@ -49,10 +49,10 @@ func deleteSent(t *engine.Tx, r names.Row) error {
 	return t.C.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.Of, int64(r.At))
 }
 
-// unlister deletes the rows of removed messages. It gathers some thousands of messages
+// Unlister deletes the rows of removed messages. It gathers some thousands of messages
 // and then deletes their rows in the order of the tables, a piece with each call.
-type unlister struct {
-	w              *engine.Store
+type Unlister struct {
+	W              *engine.Store
 	waiting        []names.Message  // removed, and not yet begun
 	last           time.Duration    // when the latest of them was removed, in the running time
 	received, sent []names.Row      // rows that are still to be deleted
@@ -61,40 +61,40 @@ type unlister struct {
 
 // These are variables, so that tests can have many pieces of few messages.
 var (
-	unlistAtOnce = 8192 // messages that are gathered
-	unlistPiece  = 256  // rows in a piece
+	UnlistAtOnce = 8192 // messages that are gathered
+	UnlistPiece  = 256  // rows in a piece
 )
 
-// unlistAfter is after how long fewer messages are begun, if none has followed.
-const unlistAfter = time.Second
+// UnlistAfter is after how long fewer messages are begun, if none has followed.
+const UnlistAfter = time.Second
 
-// start reads the messages that an earlier process has left.
-func (u *unlister) start() error {
-	r := u.w.C.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
+// Start reads the messages that an earlier process has left.
+func (u *Unlister) Start() error {
+	r := u.W.C.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
 	for r.Next() {
 		u.waiting = append(u.waiting, names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2))})
 	}
 	return r.Close()
 }
 
-// due tells whether rows should be deleted now.
-func (u *unlister) due(now time.Duration) bool {
-	return len(u.begun) > 0 || len(u.waiting) >= unlistAtOnce || len(u.waiting) > 0 && now-u.last >= unlistAfter
+// Due tells whether rows should be deleted now.
+func (u *Unlister) Due(now time.Duration) bool {
+	return len(u.begun) > 0 || len(u.waiting) >= UnlistAtOnce || len(u.waiting) > 0 && now-u.last >= UnlistAfter
 }
 
-// left tells whether there are rows to delete.
-func (u *unlister) left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
+// Left tells whether there are rows to delete.
+func (u *Unlister) Left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
 
-// removed takes messages whose removal has been committed.
-func (u *unlister) removed(messages []names.Message, running time.Duration) {
+// Removed takes messages whose removal has been committed.
+func (u *Unlister) Removed(messages []names.Message, running time.Duration) {
 	if len(messages) > 0 {
 		u.waiting, u.last = append(u.waiting, messages...), running
 	}
 }
 
 // begin begins with the messages that wait.
-func (u *unlister) begin() {
-	n := min(len(u.waiting), unlistAtOnce)
+func (u *Unlister) begin() {
+	n := min(len(u.waiting), UnlistAtOnce)
 	for _, m := range u.waiting[:n] {
 		u.begun = append(u.begun, m.At)
 		u.received = append(u.received, names.Row{Of: int64(m.Recipient), At: m.At})
@@ -108,20 +108,20 @@ func (u *unlister) begin() {
 	}
 }
 
-// An unlisting is a piece of the work of an unlister, as a chore.
-type unlisting struct {
-	u                     *unlister
+// An Unlisting is a piece of the work of an unlister, as a chore.
+type Unlisting struct {
+	U                     *Unlister
 	received, sent, begun int // how many rows apply has deleted
 }
 
-func (l *unlisting) Size() int { return 0 }
+func (l *Unlisting) Size() int { return 0 }
 
-func (l *unlisting) Apply(t *engine.Tx) error {
-	u := l.u
+func (l *Unlisting) Apply(t *engine.Tx) error {
+	u := l.U
 	if len(u.begun) == 0 {
 		u.begin()
 	}
-	l.received, l.sent, l.begun = min(len(u.received), unlistPiece), min(len(u.sent), unlistPiece), 0
+	l.received, l.sent, l.begun = min(len(u.received), UnlistPiece), min(len(u.sent), UnlistPiece), 0
 	for _, r := range u.received[:l.received] {
 		if err := deleteReceived(t, r); err != nil {
 			return err
@@ -135,13 +135,13 @@ func (l *unlisting) Apply(t *engine.Tx) error {
 	if l.received > 0 || l.sent > 0 {
 		return nil
 	}
-	l.begun = min(len(u.begun), 4*unlistPiece)
+	l.begun = min(len(u.begun), 4*UnlistPiece)
 	return t.C.Exec("DELETE FROM unlisted WHERE position IN (SELECT value FROM json_each(?))",
-		jsonList(u.begun[:l.begun], func(p relay.Position) relay.Position { return p }))
+		JSONList(u.begun[:l.begun], func(p relay.Position) relay.Position { return p }))
 }
 
-// applied notes that a piece was committed.
-func (u *unlister) applied(l *unlisting) {
+// Applied notes that a piece was committed.
+func (u *Unlister) Applied(l *Unlisting) {
 	u.received, u.sent, u.begun = u.received[l.received:], u.sent[l.sent:], u.begun[l.begun:]
 	if len(u.begun) == 0 {
 		u.received, u.sent, u.begun = nil, nil, nil
