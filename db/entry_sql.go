@@ -79,32 +79,6 @@ func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 	return engine.None{}, d.raiseRevision(t, id, p.At, nil)
 }
 
-// nonceKept is how long the file keeps nonces apart from the rows of their writes. It
-// is longer than a request can be replayed.
-const nonceKept = 4 * relay.MaxClockSkew
-
-// keepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
-// a start may have to restore it.
-func (p *replays) keepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error {
-	if n == 0 {
-		return nil
-	}
-	if err := p.dropNonces(t, at); err != nil {
-		return err
-	}
-	return t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.Position(at)), int64(n))
-}
-
-// dropNonces deletes kept nonces that are too old to be of use, some of them.
-func (p *replays) dropNonces(t *engine.Tx, at time.Time) error {
-	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
-		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
-}
-
-// noncesAtOnce is how many old nonces a write removes. It is more than a write adds, so
-// the table stays bounded.
-const noncesAtOnce = 1000
-
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
 func (d *directory) RemoveMecha(r *relay.RemoveMecha) error {

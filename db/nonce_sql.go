@@ -288,3 +288,29 @@ func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.
 // It is the time of the last start that may have lost nonces, or long ago if there was
 // none. Safe for concurrent use.
 func (p *replays) EarliestTimestamp(now time.Time) time.Time { return p.used.Earliest(now) }
+
+// nonceKept is how long the file keeps nonces apart from the rows of their writes. It
+// is longer than a request can be replayed.
+const nonceKept = 4 * relay.MaxClockSkew
+
+// keepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
+// a start may have to restore it.
+func (p *replays) keepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error {
+	if n == 0 {
+		return nil
+	}
+	if err := p.dropNonces(t, at); err != nil {
+		return err
+	}
+	return t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.Position(at)), int64(n))
+}
+
+// dropNonces deletes kept nonces that are too old to be of use, some of them.
+func (p *replays) dropNonces(t *engine.Tx, at time.Time) error {
+	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
+		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
+}
+
+// noncesAtOnce is how many old nonces a write removes. It is more than a write adds, so
+// the table stays bounded.
+const noncesAtOnce = 1000
