@@ -137,3 +137,13 @@ func (m *mailbox) addPending(t *engine.Tx, id relay.MechaNumber, delta int) {
 		m.counted[id] = n + delta
 	}
 }
+
+// oldestPending reads the oldest pending messages of a Mecha.
+func oldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Message, error) {
+	pending, args, err := pending(x, id, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := readMessages(x, limit, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
+	return list, err
+}

@@ -164,12 +164,6 @@ func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, er
 		if err != nil {
 			return nil, err
 		}
-		u, err := findReplies(x, m.Position, m.Position)
-		if err != nil {
-			return nil, err
-		}
-		positions, args := u.repliesInOrder(m.Position, limit)
-		list, _, err := readMessages(x, limit, messagesAt(positions), args)
-		return list, err
+		return answersOf(x, m.Position, limit)
 	})
 }
