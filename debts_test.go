@@ -3,12 +3,12 @@ package main
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
 	{"cmd", "files of a package", 39},
-	{"db", "files of a package", 78},
+	{"db", "files of a package", 72},
 	{"cmd/cluster/cluster.go", "lines of a file", 451},
 	{"db/retention.go", "lines of a file", 462},
 	{"cmd", "lines of a package", 5400},
 	{"cmd/bench", "lines of a package", 4300},
-	{"db", "lines of a package", 13100},
+	{"db", "lines of a package", 12300},
 	{"core", "lines of the core", 65400},
 	{"cmd", "long lines", 90},
 	{"cmd/a2a", "long lines", 30},
@@ -29,7 +29,7 @@ var debts = []size{
 	{"cmd/setup", "long lines", 10},
 	{"cmd/setup/ring", "long lines", 20},
 	{"contrib/sbom", "long lines", 10},
-	{"db", "long lines", 280},
+	{"db", "long lines", 270},
 	{"db/admin", "long lines", 10},
 	{"db/cluster", "long lines", 30},
 	{"db/file", "long lines", 90},

@@ -198,6 +198,39 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
+// The table of the house in CONTRIBUTING.md has the packages of the core, in the order of the
+// stair; that of the dependencies has the modules of go.mod.
+func TestTheTablesOfCONTRIBUTING(t *testing.T) {
+	text := read(t, "CONTRIBUTING.md")
+	first := func(heading string) (all []string) {
+		_, section, _ := strings.Cut(text, "\n"+heading+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, cell := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(section, -1) {
+			for _, name := range regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(cell[1], -1) {
+				all = append(all, name[1])
+			}
+		}
+		return all
+	}
+	var packages []string
+	for _, r := range house[1:] {
+		packages = append(packages, r.dir)
+	}
+	if got := first("## The house"); !slices.Equal(got, packages) {
+		t.Errorf("the house is\n%v\nand the table has\n%v", packages, got)
+	}
+	var modules []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:\t|require |tool )(\S+/\S+)( v\S+)?$`).FindAllStringSubmatch(read(t, "go.mod"), -1) {
+		modules = append(modules, strings.TrimSuffix(m[1], "/cmd/staticcheck"))
+	}
+	got := first("## Dependencies")
+	slices.Sort(got)
+	slices.Sort(modules)
+	if modules = slices.Compact(modules); !slices.Equal(got, modules) {
+		t.Errorf("go.mod has\n%v\nand the table has\n%v", modules, got)
+	}
+}
+
 // within reports whether a path is one of a list, or below one.
 func within(imported, list string) bool {
 	for p := range strings.FieldsSeq(list) {

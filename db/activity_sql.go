@@ -178,14 +178,8 @@ func (i Console) NewestPushes(limit int) (list []inspect.Event, next relay.Posit
 // removed are left out.
 func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
 	var notes []pushed
-	for next = after; (limit == 0 || len(notes) < limit*newestPushes) && r.Next(); {
-		next = relay.Position(r.Int(0))
-		if err := unpackPushes(r.Blob(1), next, func(p pushed) { notes = append(notes, p) }); err != nil {
-			r.Close()
-			return nil, next, err
-		}
-	}
-	if err := r.Close(); err != nil {
+	last, _, err := readPushes(r, limit*newestPushes, func(p pushed) { notes = append(notes, p) })
+	if next = max(after, last); err != nil {
 		return nil, next, err
 	}
 	for _, p := range notes[max(0, len(notes)-limit):] {

@@ -208,6 +208,18 @@ func attemptOf(x *engine.Rx, p relay.Position) (a attempt, err error) {
 	return a, err
 }
 
+// tellAttempt tells a situation of the present attempt at its message.
+func tellAttempt(x *engine.Rx, s *relay.Situation) error {
+	a, err := attemptOf(x, s.Message.Position)
+	if a.number > 1 {
+		s.Begun = a.since.Time()
+	}
+	if !a.until.IsZero() {
+		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker
+	}
+	return err
+}
+
 // keepAttempt writes the row of a message.
 func (p *progress) keepAttempt(t *engine.Tx, m *relay.Message, a attempt) error {
 	p.attempts = true

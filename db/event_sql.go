@@ -26,7 +26,7 @@ func (i *Inspector) Events(after relay.Position, limit int) ([]inspect.Event, er
 }
 
 func events(x *engine.Rx, after relay.Position, limit int) ([]inspect.Event, error) {
-	messages, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
+	messages, err := messagesAfter(x, after, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/engine"
-	"relay/db/internal/mailbox"
 	"relay/db/relay"
 )
 
@@ -165,12 +164,6 @@ func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, er
 		if err != nil {
 			return nil, err
 		}
-		u, err := mailbox.FindReplies(x, m.Position, m.Position)
-		if err != nil {
-			return nil, err
-		}
-		positions, args := u.RepliesInOrder(m.Position, limit)
-		list, _, err := readMessages(x, limit, messagesAt(positions), args)
-		return list, err
+		return answersOf(x, m.Position, limit)
 	})
 }

@@ -177,17 +177,6 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 	return h, err
 }
 
-// newestOf gives a query of the positions of the newest messages of a Mecha.
-func newestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
-	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)
-	if err != nil {
-		return "", nil, err
-	}
-	pr := positionRange{from: from, to: math.MaxInt64, limit: most, unindexed: u}
-	positions, args := pr.positions(relay.HistoryQuery{Mecha: id, Direction: of, Descending: true})
-	return positions, args, nil
-}
-
 // acksOf counts the acknowledgements of the newest messages that a Mecha received.
 func acksOf(x *engine.Rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
 	positions, args, err := newestOf(x, id, relay.In, 0, ackRows)

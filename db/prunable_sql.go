@@ -14,27 +14,8 @@ import (
 // views. The end of ctx ends it between two views.
 func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r relay.Pruned, err error) {
 	const rows = 20_000
-	for after, more := relay.Position(0), true; more; {
-		err := i.Scan(ctx, func(x *engine.Rx) error {
-			n := int64(0)
-			rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
-			for ; rows.Next(); n++ {
-				m := readDoomed(rows)
-				after = m.At
-				stays, err := stays(x, m, now)
-				if err != nil {
-					rows.Close()
-					return err
-				}
-				if stays {
-					r.Kept++
-				} else {
-					r.Messages, r.Bytes = r.Messages+1, r.Bytes+m.bytes
-				}
-			}
-			more = n > 0
-			return rows.Close()
-		})
+	for r.More = true; r.More; {
+		err := i.Scan(ctx, func(x *engine.Rx) error { return countPrunable(x, &r, relay.PositionAt(before), now, rows) })
 		if err != nil || ctx.Err() != nil {
 			return r, errors.Join(err, ctx.Err())
 		}

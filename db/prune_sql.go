@@ -106,6 +106,28 @@ func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 	return at.Sub(accepted) <= idempotencyWindow, err
 }
 
+// countPrunable counts what a PruneMessages would remove of the messages before a position, if it
+// were made at a time: those of the next rows after r.After.
+func countPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time.Time, limit int) error {
+	r.More = false
+	rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(r.After), int64(before), int64(limit))
+	for rows.Next() {
+		m := readDoomed(rows)
+		r.After, r.More = m.At, true
+		stays, err := stays(x, m, at)
+		if err != nil {
+			rows.Close()
+			return err
+		}
+		if stays {
+			r.Kept++
+		} else {
+			r.Messages, r.Bytes = r.Messages+1, r.Bytes+m.bytes
+		}
+	}
+	return rows.Close()
+}
+
 // A demolition collects what belongs to the messages that a write removes, and then
 // deletes the rows of each table together.
 type demolition struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -109,6 +110,24 @@ func packPushes(b []byte, row relay.Position, notes []pushed) []byte {
 		last = n
 	}
 	return b
+}
+
+// readPushes calls f with the notes of rows of push, until there were so many notes; 0: with all.
+// It returns the position of the last row, and how many rows there were.
+func readPushes(r *sqlite.Rows, most int, f func(pushed)) (last relay.Position, rows int, err error) {
+	notes := 0
+	for (most == 0 || notes < most) && r.Next() {
+		last, rows = relay.Position(r.Int(0)), rows+1
+		err := unpackPushes(r.Blob(1), last, func(p pushed) {
+			notes++
+			f(p)
+		})
+		if err != nil {
+			r.Close()
+			return last, rows, err
+		}
+	}
+	return last, rows, r.Close()
 }
 
 var errPushes = errors.New("the notes of pushed messages are damaged")

@@ -97,3 +97,14 @@ func (s *replySearch) look(x *engine.Rx, positions string, of []any, where strin
 	s.found.Looked += n
 	return n, err
 }
+
+// answersOf reads the first messages that name a message as the one that they answer.
+func answersOf(x *engine.Rx, question relay.Position, limit int) ([]*relay.Message, error) {
+	u, err := mailbox.FindReplies(x, question, question)
+	if err != nil {
+		return nil, err
+	}
+	positions, args := u.RepliesInOrder(question, limit)
+	list, _, err := readMessages(x, limit, messagesAt(positions), args)
+	return list, err
+}

@@ -1,12 +1,12 @@
 package db
 
 import (
+	"time"
+
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 )
-
-import "time"
 
 // nouns has the rooms by their names, for each other.
 type nouns struct {

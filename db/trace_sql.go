@@ -22,32 +22,6 @@ const pushPage = 5000
 // that come later than that are not told.
 const pushRows = 4 * pushPage
 
-// Trace tells a party of a message its life, as Inspector.Trace does, and the situation by
-// which relay.Judge judges (PROTOCOL §3, Trace). looked is how many rows were looked through
-// for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
-// wait. Safe for concurrent use.
-func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
-	if err := d.w.AwaitMessage(ctx, id); err != nil {
-		return nil, 0, err
-	}
-	t, looked, err = readTrace(ctx, d.w.As(caller.Number), id, asParty(caller.Number), pushRows)
-	if err != nil {
-		return nil, looked, err
-	}
-	seen, visible, err := d.Presence(ctx, caller, t.Message.Recipient)
-	t.Situation.LastSeen, t.Situation.Hidden = seen, !visible
-	if !visible {
-		hidePushes(t)
-	}
-	return t, looked, err
-}
-
-// hidePushes leaves out what tells when the recipient was connected.
-func hidePushes(t *inspect.Trace) {
-	t.Steps = slices.DeleteFunc(t.Steps, func(s inspect.Step) bool { return s.What == inspect.StepPushed })
-	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
-}
-
 // Trace tells the life of a message. A push is stored with a later commit, so the latest
 // may not be in the file yet. The end of ctx ends the search for pushes. Errors:
 // MessageNotFound, and that of ctx.
@@ -68,6 +42,12 @@ func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*i
 	seen, err := see(i, func(x *engine.Rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
 	t.Situation.LastSeen = later(seen, sawRecipient(t))
 	return t, err
+}
+
+// hidePushes leaves out what tells when the recipient was connected.
+func hidePushes(t *inspect.Trace) {
+	t.Steps = slices.DeleteFunc(t.Steps, func(s inspect.Step) bool { return s.What == inspect.StepPushed })
+	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
 }
 
 // readTrace tells the life of a message to somebody with a right, but not when the recipient was
@@ -115,7 +95,7 @@ func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*inspect
 
 // lastSeen tells when a Mecha was there for the last time, as far as the file has it.
 func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
-	used, err := x.C.Number(lastUse, int64(id))
+	h, err := healthOf(x, id)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -127,7 +107,7 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return sawSend(x, relay.UnixMilli(used), relay.Position(sent))
+	return sawSend(x, h.used, relay.Position(sent))
 }
 
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
@@ -218,15 +198,8 @@ func trace(x *engine.Rx, m *relay.Message) (*inspect.Trace, error) {
 	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
 		return t, err
 	}
-	a, err := attemptOf(x, m.Position)
-	if err != nil {
+	if err := tellAttempt(x, s); err != nil {
 		return nil, err
-	}
-	if a.number > 1 {
-		s.Begun = a.since.Time()
-	}
-	if !a.until.IsZero() {
-		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker
 	}
 	s.Ahead, err = mailbox.CountAhead(x, m.Recipient, m.Position)
 	return t, err
@@ -321,22 +294,14 @@ func nameKey(x *engine.Rx, s *inspect.Step, number int64) error {
 func tracePushes(x *engine.Rx, after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
 	found := make([][]pushed, len(traces))
 	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
-	n := 0
-	for ; r.Next(); n++ {
-		next = relay.Position(r.Int(0))
-		err := unpackPushes(r.Blob(1), next, func(p pushed) {
-			for i, t := range traces {
-				if p.message == t.Message.Position {
-					found[i] = append(found[i], p)
-				}
+	next, rows, err := readPushes(r, 0, func(p pushed) {
+		for i, t := range traces {
+			if p.message == t.Message.Position {
+				found[i] = append(found[i], p)
 			}
-		})
-		if err != nil {
-			r.Close()
-			return 0, err
 		}
-	}
-	if err := r.Close(); err != nil {
+	})
+	if err != nil {
 		return 0, err
 	}
 	for i, t := range traces {
@@ -348,7 +313,7 @@ func tracePushes(x *engine.Rx, after relay.Position, traces ...*inspect.Trace) (
 			t.Steps = append(t.Steps, s)
 		}
 	}
-	if n < pushPage {
+	if rows < pushPage {
 		next = 0
 	}
 	return next, nil

@@ -52,11 +52,7 @@ func waiting(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, most int) e
 		return err
 	}
 	w.Removed, w.LiveKeys, w.LastSeen = h.removed, h.liveKeys, h.used
-	pending, args, err := mailbox.Pending(x, id, 0, -1)
-	if err != nil {
-		return err
-	}
-	oldest, _, err := readMessages(x, most, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
+	oldest, err := oldestPending(x, id, most)
 	if err != nil {
 		return err
 	}

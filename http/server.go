@@ -5,6 +5,12 @@
 // table finds its endpoint; verify and claim (auth.go) establish which key sent
 // it, in the order of PROTOCOL §2; the endpoint decodes, asks the store, and
 // answers. An endpoint that fails returns an error, and problem.go writes it.
+//
+// The API describes itself. A row of the route table has one in operations (operation.go), with
+// all its answers and refusals; fields, parameters and headers are in components.json, frames and
+// close codes in asyncapi.go. Tests hold every exchange against these documents, and -update
+// writes the pages "api" and "errors" from them. What pages in browsers may do is in cors.go and
+// ticket.go, what a socket may send in sender.go, by the rules of a POST.
 package http
 
 import (

@@ -71,8 +71,23 @@ func TestEchoOfEveryLengthForm(t *testing.T) {
 
 const echoAddr = "RELAY_ECHO_ADDR"
 
-// The relay's WebSocket on a port, without credentials, so that a conformance
-// suite can be run against it; CONTRIBUTING.md says how.
+// The relay's WebSocket on a port, without credentials, until the first interrupt, so that a
+// conformance suite can be run against it, Autobahn's wstest -m fuzzingclient -s spec.json:
+//
+//	RELAY_ECHO_ADDR=127.0.0.1:9001 go test -v -timeout 0 -run '^TestServeEcho$' ./ws
+//
+//	{"outdir": "reports", "servers": [{"agent": "relay", "url": "ws://127.0.0.1:9001"}],
+//	 "cases": ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"],
+//	 "exclude-cases": [], "exclude-agent-cases": {}}
+//
+// With RELAY_WS_TEST_WITHOUT_POLLER=1 as well, it has the reader for systems other than Linux. What
+// spec.json leaves out is messages over 64 KiB, which the relay refuses by its own rule (1009), and
+// compression, which it does not speak. Every case must be OK but these: 6.4.1 to 6.4.4 are
+// non-strict, since text is checked when its message is whole; 7.1.6, 7.13.1 and 7.13.2 only inform.
+// When ws changes how it reads or writes frames, run it again with each reader, and put the date on
+// the page "sockets". Last run on 22 November 2026, with Autobahn|Testsuite 25.10.1 under Python
+// 2.7.18, over TCP: 249 cases, 242 OK, 4 non-strict, 3 informational; all 249 closing handshakes
+// were OK or informational. strict_test.go and fuzz_test.go stand for it in the suite.
 func TestServeEcho(t *testing.T) {
 	addr := os.Getenv(echoAddr)
 	if addr == "" {

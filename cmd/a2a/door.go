@@ -5,6 +5,9 @@
 // is that message: its id is the message id, its context is the conversation, and its state
 // follows from the acknowledgements and answers. So a task is read from the relay each time,
 // and the door itself keeps nothing: another process goes on where one was killed.
+//
+// thread.go says what messages mean as a task, parts.go how parts travel; methods.go has the
+// methods. The tests hold every result against the data model of the specification.
 package a2a
 
 import (

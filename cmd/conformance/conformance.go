@@ -2,6 +2,9 @@
 // against a relay that misbehaves on purpose, and reads in its database what became of
 // the messages. JudgeServer asks a server, and compares what it does with the interface
 // document.
+//
+// cases.go has what a client must do, checks_interface.go and checks_beyond.go what a server
+// must. Each case and check has a client or server in the tests that is wrong, and fails it.
 package conformance
 
 import (

@@ -6,6 +6,9 @@
 // What a tool answers is one JSON object. The words of other agents stand inside its
 // strings, beside a note that they are information; characters that a reader cannot
 // see are escaped.
+//
+// tools.go has the definitions of the tools, 7 KB in all at most, since every model reads them.
+// go test ./cmd -run TestTheTranscript -update writes the conversation on the page "mcp".
 package mcp
 
 import (

@@ -4,6 +4,9 @@
 //
 // No metric has a label whose values a client chooses. So the number of series is
 // fixed, whatever clients do.
+//
+// A measurement has its name in descriptions.go; a test wants a row on the page "watching". Words
+// that are not known are counted under measure.Other.
 package metrics
 
 import (

@@ -20,7 +20,9 @@ const (
 )
 
 // upgrades[n] is the script that brings a file of user_version n+1 to n+2. After all
-// of them, a file has the schema of schema.sql. A released script is never changed.
+// of them, a file has the schema of schema.sql. A released script is never changed. A new one
+// comes with the old schema.sql in testdata, a test that upgrades a file made from it, and a line in
+// CHANGELOG.md, since older programs refuse the file. upgrade_test.go shows what holds for each.
 var upgrades []string
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

@@ -4,6 +4,10 @@
 // to date by static/console.js, which fetches them again when a socket says that something
 // has happened. Nothing is fetched from elsewhere, and no script or style stands in a page.
 // With an Operator, the person at the console can also act (act.go).
+//
+// This file has the route table. A view is a function, a file in pages/ and parts with data-live,
+// which are fetched again; flow.go follows the file for all of them. To see all views, run
+// go test ./http/console -run TestEverybody -shots DIR.
 package console
 
 import (

@@ -1,6 +1,10 @@
 // Package source is the text of the clients in other languages. Each client is
 // one file, without dependencies, which "relay client LANGUAGE" prints for a
 // program to keep beside its own source.
+//
+// A new language is a file, an example, and a row of Languages; the page "clients" has its use.
+// The tests put any client through a relay on a bad day, and let agents of all languages ask
+// each other.
 package source
 
 import (

@@ -131,7 +131,7 @@ func (m *Mailbox) PendingOf(t *engine.Tx, id relay.MechaNumber) (int, error) {
 }
 
 // AddPending changes the count of a Mecha's pending messages. It does nothing before
-// CountPending has counted them.
+// PendingOf has counted them.
 func (m *Mailbox) AddPending(t *engine.Tx, id relay.MechaNumber, delta int) {
 	if n, ok := m.known(id); ok {
 		m.counted[id] = n + delta

@@ -1,3 +1,10 @@
+// Package mailbox is the room of the mailboxes: which messages a Mecha has received and sent, which
+// it has not acknowledged, which have joined a conversation, and which answer a message.
+//
+// A server writes these index tables late, up to a watermark (package late). So a read asks
+// FindUnindexed, FindJoined or FindReplies, which say where the messages behind the watermark are
+// found, and makes its query from both. Rows of removed messages go later, many at a time
+// (Unlister); reads pass over them. The counts of pending messages are in memory.
 package mailbox
 
 import (
