@@ -24,9 +24,7 @@ import (
 )
 
 func init() {
-	cli.Register(cli.Ring{Name: "a2a", Commands: []cli.Command{{Group: "agents", Make: func(a *cli.App) *cobra.Command {
-		return (&app{a}).command()
-	}}}})
+	cli.Register(cli.Ring{Name: "a2a", Commands: cli.Commands("agents", (*app).command)})
 }
 
 type app struct{ *cli.App }

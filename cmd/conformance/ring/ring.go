@@ -20,9 +20,7 @@ import (
 )
 
 func init() {
-	cli.Register(cli.Ring{Name: "conformance", Commands: []cli.Command{{Group: "agents", Make: func(a *cli.App) *cobra.Command {
-		return (&app{a}).command()
-	}}}})
+	cli.Register(cli.Ring{Name: "conformance", Commands: cli.Commands("agents", (*app).command)})
 }
 
 type app struct{ *cli.App }
