@@ -42,7 +42,7 @@ no harm.`,
 				return err
 			}
 			if detailFile != "" {
-				text, err := a.input([]string{detailFile})
+				text, err := a.Input([]string{detailFile})
 				if err != nil {
 					return err
 				}

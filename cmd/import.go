@@ -37,7 +37,7 @@ reported, and the others are imported. No keys are issued: use relay key create.
 			if as != "" {
 				return a.importCard(args, as)
 			}
-			in, size, err := a.open(args[0])
+			in, size, err := a.Open(args[0])
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func (a *app) importCard(args []string, as string) error {
 	if err != nil {
 		return cli.Plain(err)
 	}
-	body, err := a.input(args)
+	body, err := a.Input(args)
 	if err != nil {
 		return err
 	}

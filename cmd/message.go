@@ -159,7 +159,7 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 		state = m.Type + ", " + state
 	}
 	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
-		show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout), show.Grey.Paint(string(m.ID)).On(a.Stdout), spoken(m.Payload))
+		show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout), show.Grey.Paint(string(m.ID)).On(a.Stdout), show.Payload(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}

@@ -1,4 +1,4 @@
-package cmd
+package show
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"relay/db/relay"
 )
 
-// spoken returns a payload for people to read, in lines with a margin. If the payload
+// Payload returns a payload for people to read, in lines with a margin. If the payload
 // has nothing but a text, that text stands alone.
-func spoken(payload []byte) string {
+func Payload(payload []byte) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(said(payload), "\n") {
 		fmt.Fprintf(&b, "    %s\n", relay.Visible(line))

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"io"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// open opens the file that an argument names as FILE or @FILE, or stdin for -. It
+// Open opens the file that an argument names as FILE or @FILE, or stdin for -. It
 // returns the size too, 0 if that is not known.
-func (a *app) open(name string) (io.ReadCloser, int64, error) {
+func (a *App) Open(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(a.Stdin), 0, nil
 	}
@@ -24,12 +24,12 @@ func (a *app) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// input reads the whole file that an argument names. - and no argument are stdin.
-func (a *app) input(args []string) ([]byte, error) {
+// Input reads the whole file that an argument names. - and no argument are stdin.
+func (a *App) Input(args []string) ([]byte, error) {
 	if len(args) == 0 {
 		return io.ReadAll(a.Stdin)
 	}
-	in, _, err := a.open(args[0])
+	in, _, err := a.Open(args[0])
 	if err != nil {
 		return nil, err
 	}
