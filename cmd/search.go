@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
 )
 
 func (a *app) searchCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var query string
 	var q client.FindOptions
 	var online bool
