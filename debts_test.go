@@ -2,14 +2,14 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"cmd", "files of a package", 39},
-	{"db", "files of a package", 78},
+	{"cmd", "files of a package", 40},
+	{"db", "files of a package", 79},
 	{"cmd/cluster/cluster.go", "lines of a file", 451},
 	{"db/retention.go", "lines of a file", 462},
-	{"cmd", "lines of a package", 5400},
+	{"cmd", "lines of a package", 5300},
 	{"cmd/bench", "lines of a package", 4300},
 	{"db", "lines of a package", 13100},
-	{"core", "lines of the core", 65400},
+	{"core", "lines of the core", 66000},
 	{"cmd", "long lines", 90},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/a2a/ring", "long lines", 20},
@@ -50,6 +50,5 @@ var debts = []size{
 	{"http/docs", "long lines", 10},
 	{"search", "long lines", 30},
 	{"ws", "long lines", 20},
-	{"cmd/internal/cli", "names of a room", 32},
 	{"db/internal/sqlite", "names of a room", 50},
 }
