@@ -2,14 +2,13 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"cmd", "files of a package", 39},
-	{"db", "files of a package", 72},
+	{"cmd", "files of a package", 40},
+	{"db", "files of a package", 73},
 	{"cmd/cluster/cluster.go", "lines of a file", 451},
-	{"db/retention.go", "lines of a file", 462},
-	{"cmd", "lines of a package", 5400},
+	{"cmd", "lines of a package", 5300},
 	{"cmd/bench", "lines of a package", 4300},
 	{"db", "lines of a package", 12300},
-	{"core", "lines of the core", 65400},
+	{"core", "lines of the core", 66000},
 	{"cmd", "long lines", 90},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/a2a/ring", "long lines", 20},
@@ -34,8 +33,10 @@ var debts = []size{
 	{"db/cluster", "long lines", 30},
 	{"db/file", "long lines", 90},
 	{"db/inspect", "long lines", 10},
+	{"db/internal/dictionary", "long lines", 10},
 	{"db/internal/engine", "long lines", 30},
 	{"db/internal/late", "long lines", 10},
+	{"db/internal/mailbox", "long lines", 20},
 	{"db/internal/names", "long lines", 10},
 	{"db/internal/readers", "long lines", 10},
 	{"db/internal/sqlite", "long lines", 10},
@@ -50,6 +51,5 @@ var debts = []size{
 	{"http/docs", "long lines", 10},
 	{"search", "long lines", 30},
 	{"ws", "long lines", 20},
-	{"cmd/internal/cli", "names of a room", 32},
 	{"db/internal/sqlite", "names of a room", 50},
 }

@@ -176,7 +176,7 @@ func mayImport(rings map[string][]string, places map[string]int, r row, file, di
 		return from == to
 	case from != "":
 		place, stands := places[dir]
-		return stands && place >= places["cmd/internal/cli"]
+		return stands && place >= places["cmd/internal/remote"]
 	}
 	return places[dir] > places[r.dir]
 }

@@ -34,7 +34,7 @@ var limits = map[string]int{
 }
 
 // steps are how exact the list of debts is: so many lines come or go before it changes.
-var steps = map[string]int{"lines of a room": 100, "lines of a package": 100, "lines of the core": 100, "long lines": 10}
+var steps = map[string]int{"lines of a room": 100, "lines of a package": 100, "lines of the core": 500, "long lines": 10}
 
 // longest is how many columns a line may have; a tab is one.
 const longest = 120

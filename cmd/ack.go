@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/db/relay"
 )
 
@@ -17,7 +18,7 @@ import (
 var ackStatus = regexp.MustCompile(`^(?i)[a-z][a-z0-9_]{0,31}$`)
 
 func (a *app) ackCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var detail, detailFile string
 	cmd := &cobra.Command{
 		Use:   "ack ID [STATUS]",
@@ -42,7 +43,7 @@ no harm.`,
 				return err
 			}
 			if detailFile != "" {
-				text, err := a.input([]string{detailFile})
+				text, err := a.Input([]string{detailFile})
 				if err != nil {
 					return err
 				}
@@ -62,7 +63,7 @@ no harm.`,
 }
 
 func (a *app) deliverCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	cmd := &cobra.Command{
 		Use:   "deliver ID",
 		Short: "Mark a message as delivered",

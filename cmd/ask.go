@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -18,7 +19,7 @@ import (
 const longestAsk = 23 * time.Hour
 
 func (a *app) askCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var m outgoing
 	var f sendFlags
 	var find string
@@ -147,7 +148,7 @@ func (a *app) waitForReply(ctx context.Context, c *client.Client, sent *client.S
 		return err
 	}
 	if _, err := c.Ack(ctx, reply.ID, "completed", ""); err != nil {
-		fmt.Fprintf(a.Stderr, "relay: the answer %s is not acknowledged: %v\n", reply.ID, cli.Advice(err))
+		fmt.Fprintf(a.Stderr, "relay: the answer %s is not acknowledged: %v\n", reply.ID, remote.Advice(err))
 	}
 	return nil
 }

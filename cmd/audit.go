@@ -89,12 +89,3 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 	}
 	return w.End()
 }
-
-// note adds a row to the audit log of the database, after an act on the whole file.
-func (a *app) note(what, detail string) error {
-	err := a.WithDB(false, func(d *db.DB) error { return d.Note(what, detail) })
-	if err != nil {
-		return fmt.Errorf("it is done, but could not be noted in the audit log: %w", err)
-	}
-	return nil
-}

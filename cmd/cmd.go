@@ -51,27 +51,22 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
   relay serve --dev               # a server with two demo Mechas and their keys
   relay key create planner^acme   # register a Mecha and issue its key`,
 	}
-	a.Assemble(root, []cli.Command{{Group: "server", Make: serve.Command}},
-		a.own("server", a.demoCommand),
-		a.own("keys", a.keyCommand, a.mechaCommand),
-		a.own("client", a.sendCommand, a.askCommand, a.listenCommand, a.inboxCommand, a.replyCommand, a.ackCommand,
-			a.deliverCommand, a.searchCommand, a.whoamiCommand, a.curlCommand, a.signCommand),
-		a.own("agents", a.mcpCommand),
-		[]cli.Command{{Group: "look", Make: serve.ConsoleCommand}},
-		a.own("look", a.messageCommand, a.whyCommand, a.statsCommand),
-		a.own("operating", a.readyzCommand, a.auditCommand, a.backupCommand, a.restoreCommand, a.checkCommand,
-			a.pruneCommand, a.compactCommand),
-		[]cli.Command{{Group: "operating", Make: cluster.Command}},
-		a.own("about", a.docsCommand, a.errorsCommand, a.openAPICommand, a.asyncAPICommand, a.manCommand,
-			a.versionCommand, a.completionCommand))
+	a.Assemble(root, []cli.Command{
+		{Group: "server", Make: serve.Command},
+		{Group: "look", Make: serve.ConsoleCommand},
+		{Group: "operating", Make: cluster.Command},
+		{Under: "search", Make: func(a *cli.App) *cobra.Command { return (&app{a}).searchForget() }}},
+		cli.Commands("server", (*app).demoCommand),
+		cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
+		cli.Commands("client", (*app).sendCommand, (*app).askCommand, (*app).listenCommand, (*app).inboxCommand,
+			(*app).replyCommand, (*app).ackCommand, (*app).deliverCommand, (*app).searchCommand, (*app).whoamiCommand,
+			(*app).curlCommand, (*app).signCommand),
+		cli.Commands("agents", (*app).mcpCommand),
+		cli.Commands("look", (*app).messageCommand, (*app).whyCommand, (*app).statsCommand),
+		cli.Commands("operating", (*app).readyzCommand, (*app).auditCommand, (*app).backupCommand, (*app).restoreCommand,
+			(*app).checkCommand, (*app).pruneCommand, (*app).compactCommand),
+		cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand, (*app).asyncAPICommand,
+			(*app).manCommand, (*app).versionCommand, (*app).completionCommand))
 	a.teachChoices(root)
 	return root
-}
-
-// own lists commands of this package.
-func (a *app) own(group string, made ...func() *cobra.Command) (list []cli.Command) {
-	for _, m := range made {
-		list = append(list, cli.Command{Group: group, Make: func(*cli.App) *cobra.Command { return m() }})
-	}
-	return list
 }

@@ -138,7 +138,7 @@ var (
 	argumentChoices = map[string]chooser{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices, "ID": messageChoices, "ID|ADDRESS": messageOrAddress}
 	flagChoices     = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
 		"conversation": conversationChoices, "before": messageChoices, "after": messageChoices, "in-reply-to": messageChoices}
-	wordChoices = map[string][]string{"state": stateWords, "direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},
+	wordChoices = map[string][]string{"direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},
 		"log-format": cli.LogFormats, "log-level": cli.LogLevels}
 )
 

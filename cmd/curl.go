@@ -14,12 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/http/client"
 )
 
 func (a *app) curlCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var headers []string
 	var include bool
 	cmd := &cobra.Command{
@@ -99,7 +100,7 @@ func (a *app) forPeople(body []byte) []byte {
 }
 
 func (a *app) signCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var request string
 	cmd := &cobra.Command{
 		Use:   "sign [BODY|-|@FILE]",

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +37,7 @@ reported, and the others are imported. No keys are issued: use relay key create.
 			if as != "" {
 				return a.importCard(args, as)
 			}
-			in, size, err := a.open(args[0])
+			in, size, err := a.Open(args[0])
 			if err != nil {
 				return err
 			}
@@ -57,7 +55,7 @@ func (a *app) importCard(args []string, as string) error {
 	if err != nil {
 		return cli.Plain(err)
 	}
-	body, err := a.input(args)
+	body, err := a.Input(args)
 	if err != nil {
 		return err
 	}
@@ -190,35 +188,4 @@ func readImportLine(line []byte) (*relay.PutProfile, error) {
 	}
 	p, err := relay.ReadProfile(v.Profile)
 	return &relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p.Stored()}, err
-}
-
-// open opens the file that an argument names as FILE or @FILE, or stdin for -. It
-// returns the size too, 0 if that is not known.
-func (a *app) open(name string) (io.ReadCloser, int64, error) {
-	if name == "-" {
-		return io.NopCloser(a.Stdin), 0, nil
-	}
-	f, err := os.Open(strings.TrimPrefix(name, "@"))
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
-}
-
-// input reads the whole file that an argument names. - and no argument are stdin.
-func (a *app) input(args []string) ([]byte, error) {
-	if len(args) == 0 {
-		return io.ReadAll(a.Stdin)
-	}
-	in, _, err := a.open(args[0])
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	return io.ReadAll(in)
 }

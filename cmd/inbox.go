@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
 )
 
 func (a *app) inboxCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var limit int
 	var count bool
 	cmd := &cobra.Command{

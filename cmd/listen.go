@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -30,7 +31,7 @@ type listenFlags struct {
 }
 
 func (a *app) listenCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var f listenFlags
 	cmd := &cobra.Command{
 		Use:   "listen",
@@ -232,7 +233,7 @@ func (l *listener) report(e client.Event) {
 	}
 	switch e.What {
 	case client.Waiting, client.AckLate, client.ReplyLate:
-		e.Err = cli.Advice(e.Err)
+		e.Err = remote.Advice(e.Err)
 	case client.GivenUp:
 		fmt.Fprintf(l.Stderr, "relay: %s is given up, and its command is killed: %v\n", e.Message.ID, e.Err)
 		return

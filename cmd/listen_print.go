@@ -39,6 +39,6 @@ func (l *listener) spoken(m *client.Message) []byte {
 		what += ", " + m.Priority
 	}
 	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", show.At(m.SentAt), relay.Visible(m.Sender), relay.Visible(what), relay.Visible(m.ConversationID),
-		show.Grey.Paint(m.ID).On(l.Stdout), spoken(m.Payload))
+		show.Grey.Paint(m.ID).On(l.Stdout), show.Payload(m.Payload))
 	return []byte(text)
 }

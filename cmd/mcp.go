@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/cmd/mcp"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var retry time.Duration
 	cmd := &cobra.Command{
 		Use:   "mcp",

@@ -213,7 +213,7 @@ func (a *app) profileSet() *cobra.Command {
   echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
 		Args: cli.Between(1, 2, "an address and at most one file"),
 	}, func(d *db.DB, address relay.Address, more []string) error {
-		body, err := a.input(more)
+		body, err := a.Input(more)
 		if err != nil {
 			return err
 		}

@@ -159,35 +159,10 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 		state = m.Type + ", " + state
 	}
 	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
-		show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout), show.Grey.Paint(string(m.ID)).On(a.Stdout), spoken(m.Payload))
+		show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout), show.Grey.Paint(string(m.ID)).On(a.Stdout), show.Payload(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}
 	_, err := io.WriteString(show.Under(a.Stdout), b.String())
 	return err
-}
-
-// spoken returns a payload for people to read, in lines with a margin. If the payload
-// has nothing but a text, that text stands alone.
-func spoken(payload []byte) string {
-	var b strings.Builder
-	for line := range strings.SplitSeq(said(payload), "\n") {
-		fmt.Fprintf(&b, "    %s\n", relay.Visible(line))
-	}
-	return b.String()
-}
-
-func said(payload []byte) string {
-	var only map[string]json.RawMessage
-	if json.Unmarshal(payload, &only) == nil && len(only) == 1 {
-		var text string
-		if json.Unmarshal(only["text"], &text) == nil && text != "" {
-			return text
-		}
-	}
-	var b bytes.Buffer
-	if json.Indent(&b, payload, "", "  ") != nil {
-		return string(payload)
-	}
-	return b.String()
 }

@@ -49,6 +49,7 @@ next page comes with --before and the id in the last line.`,
 	f.StringVar(&l.direction, "direction", "all", "only in this `direction`, seen from --mecha: in, out or all")
 	f.StringVar(&l.conversation, "conversation", "", "only in the conversation with this `id`")
 	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateWords, cobra.ShellCompDirectiveNoFileComp))
 	f.BoolVar(&l.dead, "dead", false, "only those that came to nothing: expired, failed or rejected; short for --state dead")
 	f.BoolVar(&l.overdue, "overdue", false, "only those that their senders wanted acknowledged by now; short for --state overdue")
 	f.StringVar(&l.Status, "status", "", "only with this `status` in the latest ack, as in failed")

@@ -90,7 +90,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
 	if result.Messages > 0 {
-		noted := a.note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), show.Bytes(result.Bytes)))
+		noted := a.Note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), show.Bytes(result.Bytes)))
 		err = cmp.Or(err, noted)
 	}
 	if errors.Is(err, context.Canceled) {

@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/http/client"
 )
 
 func (a *app) readyzCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "readyz",
@@ -40,7 +41,7 @@ const readyEvery = 100 * time.Millisecond // between two questions
 
 // readyz asks until the server is ready or the time is over, at least once. A question
 // that the end of the time cuts short says less than the one before it, so that one counts.
-func (a *app) readyz(ctx context.Context, c cli.ClientFlags, wait time.Duration) error {
+func (a *app) readyz(ctx context.Context, c remote.Flags, wait time.Duration) error {
 	config, err := c.TLS()
 	if err != nil {
 		return err
@@ -50,12 +51,12 @@ func (a *app) readyz(ctx context.Context, c cli.ClientFlags, wait time.Duration)
 		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	answer, err := cli.AskReady(ctx, c.URL, config)
+	answer, err := remote.AskReady(ctx, c.URL, config)
 	if errors.As(err, new(*client.ConfigError)) {
-		return cli.InFlags(err)
+		return remote.InFlags(err)
 	}
 	for wait > 0 && (err != nil || !answer.Ready) && client.Sleep(ctx, readyEvery) {
-		later, e := cli.AskReady(ctx, c.URL, config)
+		later, e := remote.AskReady(ctx, c.URL, config)
 		if ctx.Err() == nil || e == nil {
 			answer, err = later, e
 		}

@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/http/client"
 )
 
 func (a *app) replyCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var m outgoing
 	var f sendFlags
 	cmd := &cobra.Command{

@@ -3,19 +3,18 @@ package cmd
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
-	"relay/db"
 	"relay/db/relay"
 	"relay/http/client"
 )
 
 func (a *app) searchCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var query string
 	var q client.FindOptions
 	var online bool
@@ -57,32 +56,8 @@ with the word forget.`,
 	f.StringSliceVar(&q.Filter.Crew, "crew", nil, "only Mechas of this `crew`; if given several times, of any of them")
 	f.StringSliceVar(&q.Filter.Skills, "skill", nil, "only Mechas with this `skill`, by its id or name; if given several times, with any of them")
 	f.StringSliceVar(&q.Filter.Languages, "language", nil, "only Mechas with this `language`; if given several times, with any of them")
-	cmd.AddCommand(a.searchForget())
 	f.BoolVar(&online, "online", false, "only Mechas that are online; --online=false: only those that are not")
 	return cmd
-}
-
-func (a *app) searchForget() *cobra.Command {
-	return a.changesMecha(&cobra.Command{
-		Use:   "forget ADDRESS",
-		Short: "Forget what searches have learned about a Mecha",
-		Long: `Remove all that completed messages have taught about a Mecha: with which words
-it was found, and how often it then completed what it was sent (relay docs
-privacy). The command works on the database file; a server that runs on it
-notices within a second. What the Mecha completes from now on counts again,
-unless its profile says "learn": false.`,
-		Example: "  relay search forget planner^acme",
-		Args:    cli.Exactly(1, "one address"),
-	}, func(d *db.DB, address relay.Address, _ []string) error {
-		if err := d.ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
-			return err
-		}
-		if a.JSON {
-			return a.PrintJSON(map[string]relay.Address{"forgotten": address})
-		}
-		_, err := fmt.Fprintf(a.Stdout, "what was learned about %s is forgotten\n", address)
-		return err
-	})
 }
 
 // checkSearch refuses what would be refused without a look into the index.

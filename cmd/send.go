@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
@@ -33,7 +34,7 @@ type sendFlags struct {
 }
 
 func (a *app) sendCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var m outgoing
 	var f sendFlags
 	cmd := &cobra.Command{
@@ -176,7 +177,7 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	var unsent *client.SendError
 	switch {
 	case errors.As(err, &unsent) && unsent.Unknown:
-		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", cli.Advice(unsent.Err), unsent.IdempotencyKey)}
+		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", remote.Advice(unsent.Err), unsent.IdempotencyKey)}
 	case err != nil:
 		return err
 	case f.waitReply > 0:

@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 )
 
 func (a *app) whoamiCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show to whom RELAY_KEY belongs",

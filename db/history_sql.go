@@ -432,30 +432,3 @@ func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, 
 		add(out, int64(q.Mecha))
 	}
 }
-
-// newestOf gives a query of the positions of the newest messages of a Mecha.
-func newestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
-	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)
-	if err != nil {
-		return "", nil, err
-	}
-	pr := positionRange{from: from, to: math.MaxInt64, limit: most, unindexed: u}
-	positions, args := pr.positions(relay.HistoryQuery{Mecha: id, Direction: of, Descending: true})
-	return positions, args, nil
-}
-
-// messagesAfter reads the next messages of all Mechas.
-func messagesAfter(x *engine.Rx, after relay.Position, limit int) ([]*relay.Message, error) {
-	list, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
-	return list, err
-}
-
-// oldestPending reads the oldest pending messages of a Mecha.
-func oldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Message, error) {
-	pending, args, err := mailbox.Pending(x, id, 0, -1)
-	if err != nil {
-		return nil, err
-	}
-	list, _, err := readMessages(x, limit, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
-	return list, err
-}

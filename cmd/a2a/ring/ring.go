@@ -19,14 +19,13 @@ import (
 
 	"relay/cmd/a2a"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/db/relay"
 	"relay/http/client"
 )
 
 func init() {
-	cli.Register(cli.Ring{Name: "a2a", Commands: []cli.Command{{Group: "agents", Make: func(a *cli.App) *cobra.Command {
-		return (&app{a}).command()
-	}}}})
+	cli.Register(cli.Ring{Name: "a2a", Commands: cli.Commands("agents", (*app).command)})
 }
 
 type app struct{ *cli.App }
@@ -39,7 +38,7 @@ type doorFlags struct {
 }
 
 func (a *app) command() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var f doorFlags
 	cmd := &cobra.Command{
 		Use:   "a2a",
@@ -119,7 +118,7 @@ func (f *doorFlags) readToken(addr net.Addr) (token string, local bool, err erro
 		}
 		return "", local, err
 	}
-	if token, err = cli.ReadSecret(f.tokenFile, ""); err != nil {
+	if token, err = remote.ReadSecret(f.tokenFile, ""); err != nil {
 		return "", local, err
 	}
 	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -161,7 +160,7 @@ func (a *app) serve(ctx context.Context, c *client.Client, f *doorFlags) error {
 	}
 	config.Report = func(e client.Event) {
 		if e.What != client.Connected {
-			e.Err = cli.Advice(e.Err)
+			e.Err = remote.Advice(e.Err)
 			fmt.Fprintln(a.Stderr, "relay:", e)
 		}
 	}
@@ -219,7 +218,7 @@ func (a *app) whose(ctx context.Context, c *client.Client) (own relay.Address, e
 			return "", err
 		}
 		pause := b.Pause(err)
-		fmt.Fprintln(a.Stderr, "relay:", client.Event{What: client.Waiting, Err: cli.Advice(err), Pause: pause})
+		fmt.Fprintln(a.Stderr, "relay:", client.Event{What: client.Waiting, Err: remote.Advice(err), Pause: pause})
 		client.Sleep(ctx, pause)
 	}
 }

@@ -19,9 +19,7 @@ import (
 )
 
 func init() {
-	cli.Register(cli.Ring{Name: "bench", Commands: []cli.Command{{Group: "server", Make: func(a *cli.App) *cobra.Command {
-		return (&app{a}).command()
-	}}}})
+	cli.Register(cli.Ring{Name: "bench", Commands: cli.Commands("server", (*app).command)})
 }
 
 type app struct{ *cli.App }

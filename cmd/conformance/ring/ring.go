@@ -15,21 +15,20 @@ import (
 
 	"relay/cmd/conformance"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 )
 
 func init() {
-	cli.Register(cli.Ring{Name: "conformance", Commands: []cli.Command{{Group: "agents", Make: func(a *cli.App) *cobra.Command {
-		return (&app{a}).command()
-	}}}})
+	cli.Register(cli.Ring{Name: "conformance", Commands: cli.Commands("agents", (*app).command)})
 }
 
 type app struct{ *cli.App }
 
 // judgeFlags are the flags of relay conformance.
 type judgeFlags struct {
-	cli.ClientFlags
+	remote.Flags
 	only           []string
 	role           string
 	timeout        time.Duration
@@ -281,7 +280,7 @@ func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
 	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.Show})
 	status.Show("")
 	if err != nil {
-		return cli.InFlags(err)
+		return remote.InFlags(err)
 	}
 	return a.printResults("check", results)
 }

@@ -1,6 +1,12 @@
 package cli
 
 import (
+	"fmt"
+
+	"relay/db"
+)
+
+import (
 	"os"
 	"os/user"
 	"strings"
@@ -34,4 +40,13 @@ func systemName() string {
 		return ""
 	}
 	return me.Username
+}
+
+// Note adds a row to the audit log of the database, after an act on the whole file.
+func (a *App) Note(what, detail string) error {
+	err := a.WithDB(false, func(d *db.DB) error { return d.Note(what, detail) })
+	if err != nil {
+		return fmt.Errorf("it is done, but could not be noted in the audit log: %w", err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,19 @@ type Ring struct {
 	Extend map[string]func(*App, *cobra.Command)
 }
 
-// A Command is made for each run of the program. Group is a key of groups.
+// A Command is made for each run of the program. It stands in a group of relay's own
+// commands, a key of groups, or under one of these, as in "search", if that is there.
 type Command struct {
-	Group string
-	Make  func(*App) *cobra.Command
+	Group, Under string
+	Make         func(*App) *cobra.Command
+}
+
+// Commands lists the commands of a group that are methods of a package's own app.
+func Commands[A ~struct{ *App }](group string, made ...func(*A) *cobra.Command) (list []Command) {
+	for _, m := range made {
+		list = append(list, Command{Group: group, Make: func(a *App) *cobra.Command { return m(&A{a}) }})
+	}
+	return list
 }
 
 // groups are the subjects of the commands, in the order of relay --help.
@@ -56,32 +66,48 @@ func (a *App) Assemble(root *cobra.Command, core ...[]Command) {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 	}
 	taken := map[string]bool{}
-	add := func(group string, cmd *cobra.Command) {
-		if titles[group] == "" || taken[cmd.Name()] {
-			panic(fmt.Sprintf("the command %s of the group %q has no place", cmd.Name(), group))
+	add := func(c Command) {
+		cmd := c.Make(a)
+		if titles[c.Group] == "" || taken[cmd.Name()] {
+			panic(fmt.Sprintf("the command %s of the group %q has no place", cmd.Name(), c.Group))
 		}
 		taken[cmd.Name()] = true
-		cmd.GroupID = titles[group]
+		cmd.GroupID = titles[c.Group]
 		root.AddCommand(cmd)
 	}
 	help := helpCommand(root)
 	root.SetHelpCommand(help)
-	add("about", help)
+	add(Command{Group: "about", Make: func(*App) *cobra.Command { return help }})
 	for _, r := range rings {
 		core = append(core, r.Commands)
 	}
-	for _, commands := range core {
-		for _, c := range commands {
-			add(c.Group, c.Make(a))
+	all := slices.Concat(core...)
+	for _, c := range all {
+		if c.Under == "" {
+			add(c)
+		}
+	}
+	for _, c := range all {
+		if parent := find(root, c.Under); parent != nil {
+			parent.AddCommand(c.Make(a))
 		}
 	}
 	for _, r := range rings {
 		for words, extend := range r.Extend {
-			if cmd, rest, err := root.Find(strings.Fields(words)); err == nil && len(rest) == 0 {
+			if cmd := find(root, words); cmd != nil {
 				extend(a, cmd)
 			}
 		}
 	}
+}
+
+// find returns the command of these words; nil if there is none, or no words.
+func find(root *cobra.Command, words string) *cobra.Command {
+	cmd, rest, err := root.Find(strings.Fields(words))
+	if err != nil || len(rest) > 0 || cmd == root {
+		return nil
+	}
+	return cmd
 }
 
 // dress makes root speak as relay does: its errors, its usage, the flags of all commands.

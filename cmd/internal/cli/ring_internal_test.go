@@ -20,7 +20,7 @@ func with(t *testing.T, list ...Ring) {
 }
 
 func named(group, name string) Command {
-	return Command{group, func(a *App) *cobra.Command {
+	return Command{Group: group, Make: func(a *App) *cobra.Command {
 		return &cobra.Command{Use: name, RunE: func(*cobra.Command, []string) error {
 			_, err := a.Stdout.Write([]byte(name))
 			return err
@@ -74,7 +74,12 @@ func TestRingsThatAreInEachOthersWayPanicAtTheStart(t *testing.T) {
 func TestARingAddsCommandsAndFlags(t *testing.T) {
 	loud := false
 	add := func(_ *App, cmd *cobra.Command) { cmd.Flags().BoolVar(&loud, "loud", false, "") }
-	with(t, Ring{Name: "bell", Commands: []Command{named("agents", "ring")},
+	below := func(parent, name string) Command {
+		c := named("", name)
+		c.Under = parent
+		return c
+	}
+	with(t, Ring{Name: "bell", Commands: []Command{below("ring", "twice"), named("agents", "ring"), below("gong", "once")},
 		Extend: map[string]func(*App, *cobra.Command){"serve": add, "gong": add, "serve twice": add}})
 	run := func(args ...string) (out, failed string, code int) {
 		var stdout, stderr bytes.Buffer
@@ -86,6 +91,9 @@ func TestARingAddsCommandsAndFlags(t *testing.T) {
 	}
 	if out, failed, code := run("ring"); out != "ring" || code != 0 {
 		t.Errorf("ring: %q, %q, %d", out, failed, code)
+	}
+	if out, failed, code := run("ring", "twice"); out != "twice" || code != 0 {
+		t.Errorf("ring twice: %q, %q, %d", out, failed, code)
 	}
 	if out, failed, code := run("serve", "--loud"); out != "serve" || code != 0 || !loud {
 		t.Errorf("serve --loud: %q, %q, %d", out, failed, code)

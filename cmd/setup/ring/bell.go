@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -299,7 +300,7 @@ See relay docs waking.` + listen.Long[at:]
 			return run(cmd, args)
 		}
 		text := func(name string) string { return cmd.Flag(name).Value.String() }
-		c, err := (&cli.ClientFlags{URL: text("url"), KeyFile: text("key-file"), SecretFile: text("signing-secret-file"),
+		c, err := (&remote.Flags{URL: text("url"), KeyFile: text("key-file"), SecretFile: text("signing-secret-file"),
 			CAFile: text("ca-file")}).Client()
 		if err != nil {
 			return err
@@ -309,7 +310,7 @@ See relay docs waking.` + listen.Long[at:]
 				return cli.Usagef("--bell goes without --exec, --ack, --claim and --state")
 			}
 		}
-		return cli.Advice(a.listenForBells(cmd.Context(), c))
+		return remote.Advice(a.listenForBells(cmd.Context(), c))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/cmd/setup"
 	"relay/db/lock"
@@ -91,7 +92,7 @@ func (a *app) doctor(ctx context.Context, f *setupFlags) error {
 		}
 	}
 	if f.KeyFile != "" || os.Getenv("RELAY_KEY") != "" {
-		e.relay(ctx, "the environment", f.ClientFlags)
+		e.relay(ctx, "the environment", f.Flags)
 	} else if !e.started && !e.hooked {
 		e.problem("key", "Set RELAY_KEY, or run relay setup; relay key create ADDRESS issues a key.", "There is no key: RELAY_KEY is not set, and no program is configured.")
 	}
@@ -143,11 +144,11 @@ func (e *examination) program(ctx context.Context, place setup.Home, program, na
 	if hook != "" && !strings.Contains(hook, get("RELAY_KEY_FILE")) {
 		e.problem("program", again, "%s has a hook with another key than the MCP server.", title)
 	}
-	e.relay(ctx, title, cli.ClientFlags{URL: get("RELAY_URL"), KeyFile: get("RELAY_KEY_FILE"), SecretFile: get("RELAY_SIGNING_SECRET_FILE"), CAFile: get("RELAY_CA_FILE")})
+	e.relay(ctx, title, remote.Flags{URL: get("RELAY_URL"), KeyFile: get("RELAY_KEY_FILE"), SecretFile: get("RELAY_SIGNING_SECRET_FILE"), CAFile: get("RELAY_CA_FILE")})
 }
 
 // relay looks at a key, and asks the relay about it, once for all who use both.
-func (e *examination) relay(ctx context.Context, who string, f cli.ClientFlags) {
+func (e *examination) relay(ctx context.Context, who string, f remote.Flags) {
 	id := strings.Join([]string{f.URL, f.KeyFile, f.SecretFile, f.CAFile}, "\x00")
 	if e.asked[id] {
 		return
@@ -181,17 +182,17 @@ func (e *examination) relay(ctx context.Context, who string, f cli.ClientFlags) 
 }
 
 // ready asks whether the server is well.
-func (e *examination) ready(ctx context.Context, f cli.ClientFlags) {
+func (e *examination) ready(ctx context.Context, f remote.Flags) {
 	config, err := f.TLS()
 	if err != nil {
 		e.problem("server", "", "%v.", err)
 		return
 	}
-	answer, err := cli.AskReady(ctx, f.URL, config)
+	answer, err := remote.AskReady(ctx, f.URL, config)
 	at := redacted(f.URL)
 	switch {
 	case err != nil:
-		e.problem("server", "Start it (relay serve), or set RELAY_URL.", "The relay at %s does not answer: %v.", at, cli.Advice(err))
+		e.problem("server", "Start it (relay serve), or set RELAY_URL.", "The relay at %s does not answer: %v.", at, remote.Advice(err))
 	case !answer.Ready:
 		e.problem("server", "See the server's log.", "The relay at %s is not ready: %s.", at, relay.Visible(answer.Detail))
 	case !answer.Accepting:
@@ -216,10 +217,10 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 		e.problem("clock", "Set this machine's clock.", "The relay refuses the time of this machine: %v.", err)
 		return
 	case errors.As(err, new(*client.Refusal)) && !client.Temporary(err):
-		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.", "The relay refuses the key of %s: %v.", who, cli.Advice(err))
+		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.", "The relay refuses the key of %s: %v.", who, remote.Advice(err))
 		return
 	case err != nil && ctx.Err() == nil && !client.NothingDone(err):
-		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.", who, cli.Advice(err))
+		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.", who, remote.Advice(err))
 		return
 	case err != nil:
 		return // ready has said it

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/lock"
@@ -38,7 +39,7 @@ puts them into the configuration of those programs.`,
 }
 
 func (a *app) hookWaitCommand() *cobra.Command {
-	var c cli.ClientFlags
+	var c remote.Flags
 	var session string
 	var timeout time.Duration
 	cmd := &cobra.Command{

@@ -13,12 +13,9 @@ import (
 type app struct{ *cli.App }
 
 func init() {
-	made := func(make func(*app) *cobra.Command) cli.Command {
-		return cli.Command{Group: "agents", Make: func(a *cli.App) *cobra.Command { return make(&app{a}) }}
-	}
 	cli.Register(cli.Ring{
 		Name:     "setup",
-		Commands: []cli.Command{made((*app).setupCommand), made((*app).doctorCommand), made((*app).hookCommand)},
+		Commands: cli.Commands("agents", (*app).setupCommand, (*app).doctorCommand, (*app).hookCommand),
 		Extend: map[string]func(*cli.App, *cobra.Command){
 			"listen": func(a *cli.App, listen *cobra.Command) { (&app{a}).belling(listen) },
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/cmd/setup"
 	"relay/db/relay"
@@ -24,7 +25,7 @@ import (
 
 // setupFlags are the flags of relay setup.
 type setupFlags struct {
-	cli.ClientFlags
+	remote.Flags
 	dryRun, undo  bool
 	project, name string
 }
@@ -153,7 +154,7 @@ func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error
 		return s, nil, err
 	}
 	if _, err := client.New(client.Config{URL: f.URL, Key: key, SigningSecret: secret}); err != nil {
-		return s, nil, cli.InFlags(err)
+		return s, nil, remote.InFlags(err)
 	}
 	if u, err := url.Parse(f.URL); err != nil || u.User != nil {
 		return s, nil, cli.Usagef("--url (RELAY_URL) has a password, which would be written into the configuration")

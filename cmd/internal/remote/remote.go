@@ -1,4 +1,6 @@
-package cli
+// Package remote is the flags of every command that speaks to a relay, the client that they
+// make, and what a person can do about the errors of its requests.
+package remote
 
 import (
 	"context"
@@ -15,35 +17,37 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/cli"
 	"relay/db/relay"
 	"relay/http/client"
 )
 
-// ClientFlags are the flags of every command that speaks to a relay.
-type ClientFlags struct{ URL, KeyFile, SecretFile, CAFile string }
+// Flags are the flags of every command that speaks to a relay.
+type Flags struct{ URL, KeyFile, SecretFile, CAFile string }
 
 // Add gives the flags to a command, whose errors then get advice.
-func (f *ClientFlags) Add(cmd *cobra.Command) {
+func (f *Flags) Add(cmd *cobra.Command) {
 	f.AddServer(cmd)
 	f.AddKey(cmd)
 }
 
 // AddServer is add for a command that needs no key.
-func (f *ClientFlags) AddServer(cmd *cobra.Command) {
+func (f *Flags) AddServer(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.URL, "url", client.DefaultURL, "the relay's `address`")
 	cmd.Flags().StringVar(&f.CAFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return Advice(run(cmd, args)) }
 }
 
-func (f *ClientFlags) AddKey(cmd *cobra.Command) {
+func (f *Flags) AddKey(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.KeyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
-	cmd.Flags().StringVar(&f.SecretFile, "signing-secret-file", "", "read the signing secret from a `file` instead of RELAY_SIGNING_SECRET")
+	cmd.Flags().StringVar(&f.SecretFile, "signing-secret-file", "",
+		"read the signing secret from a `file` instead of RELAY_SIGNING_SECRET")
 }
 
 // Client makes the client for these flags. No error repeats the URL, which may
 // hold a password, or by mistake the key.
-func (f *ClientFlags) Client() (*client.Client, error) {
+func (f *Flags) Client() (*client.Client, error) {
 	key, secret, err := f.Secrets()
 	if err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func (f *ClientFlags) Client() (*client.Client, error) {
 }
 
 // Signer makes the signer for these flags. It needs no relay.
-func (f *ClientFlags) Signer() (*client.Signer, error) {
+func (f *Flags) Signer() (*client.Signer, error) {
 	key, secret, err := f.Secrets()
 	if err != nil {
 		return nil, err
@@ -69,12 +73,12 @@ func (f *ClientFlags) Signer() (*client.Signer, error) {
 // Secrets reads the key from --key-file or RELAY_KEY, and the signing secret from
 // --signing-secret-file or RELAY_SIGNING_SECRET. Neither may be an argument: other
 // users see those.
-func (f *ClientFlags) Secrets() (key, secret string, err error) {
+func (f *Flags) Secrets() (key, secret string, err error) {
 	if key, err = ReadSecret(f.KeyFile, "RELAY_KEY"); err != nil {
 		return "", "", err
 	}
 	if key == "" {
-		return "", "", Usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
+		return "", "", cli.Usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
 	}
 	secret, err = ReadSecret(f.SecretFile, "RELAY_SIGNING_SECRET")
 	return key, secret, err
@@ -97,7 +101,7 @@ func ReadSecret(file, name string) (string, error) {
 }
 
 // TLS reads --ca-file, whose certificates are trusted beside the system's.
-func (f *ClientFlags) TLS() (*tls.Config, error) {
+func (f *Flags) TLS() (*tls.Config, error) {
 	if f.CAFile == "" {
 		return nil, nil
 	}
@@ -118,7 +122,7 @@ func InFlags(err error) error {
 	case !errors.As(err, &config):
 		return err
 	case config.Field == "URL":
-		return Usagef("--url (RELAY_URL) %s", config.Reason)
+		return cli.Usagef("--url (RELAY_URL) %s", config.Reason)
 	}
 	return fmt.Errorf("the key %s", config.Reason)
 }
@@ -159,7 +163,8 @@ func known(code relay.Code) bool {
 // this system does not know. Some systems say so in an error of their own.
 func untrusted(err error) bool {
 	var failed *tls.CertificateVerificationError
-	return errors.As(err, &failed) && !errors.As(err, new(x509.HostnameError)) && !errors.As(err, new(x509.CertificateInvalidError))
+	return errors.As(err, &failed) && !errors.As(err, new(x509.HostnameError)) &&
+		!errors.As(err, new(x509.CertificateInvalidError))
 }
 
 // readyTimeout is the time for one question whether a relay is ready.
