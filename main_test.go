@@ -37,7 +37,8 @@ var house = []row{
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
 	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
-	{"db", "db/admin db/cache db/file db/inspect db/internal/dictionary db/internal/engine db/internal/late db/internal/mailbox db/internal/names db/internal/readers db/internal/sqlite db/lock db/measure db/relay db/ring db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db", "db/admin db/cache db/file db/inspect db/internal/dictionary db/internal/engine db/internal/late db/internal/mailbox db/internal/names db/internal/readers db/internal/replays db/internal/sqlite db/lock db/measure db/relay db/ring db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db/internal/replays", "db/internal/engine db/internal/readers db/internal/sqlite db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/mailbox", "db/internal/engine db/internal/late db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/dictionary", "db/cache db/internal/engine db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/engine", "db/file db/internal/late db/internal/names db/internal/readers db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/replays"
 	"relay/db/relay"
 	"relay/db/ring"
 )
@@ -138,13 +139,13 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		path := d.w.Path
 		d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		c.set(jump)
-		c.pass(2 * nonceSweep)
+		c.pass(2 * replays.NonceSweep)
 		if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
 			t.Fatal(err)
 		}
 		c.set(-jump)
 		u.wantUsed(t, d)
-		if d.replays.used.restored.Load() == nil {
+		if d.Replays.Used.Restored.Load() == nil {
 			t.Errorf("clock set by %v and back: the restored nonces are gone", jump)
 		}
 		c.pass(12 * time.Hour)
@@ -181,7 +182,7 @@ func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
 			}
 			c.set(jump)
 			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
-			c.pass(2 * nonceSweep)
+			c.pass(2 * replays.NonceSweep)
 			if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +206,7 @@ func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
 // A clock that is wrong for a moment makes no request repeatable, and the
 // nonces of that moment are forgotten in their time.
 func TestNoncesOutliveAWrongClock(t *testing.T) {
-	const many = 20 * nonceShards // so that every shard sweeps
+	const many = 20 * replays.NonceShards // so that every shard sweeps
 	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
 		d, c := openSetClock(t)
 		k := mustIssue(t, d, "a^b")
@@ -218,7 +219,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 			t.Fatal(code)
 		}
 		c.set(jump)
-		c.pass(2 * nonceSweep)
+		c.pass(2 * replays.NonceSweep)
 		for i := range many {
 			if code := claim(fmt.Sprint("wrong", i), c.now()); code != "" {
 				t.Fatal(code)
@@ -234,7 +235,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 				t.Fatal(code)
 			}
 		}
-		if n := d.replays.used.count.Load(); n > many {
+		if n := d.Replays.Used.Count.Load(); n > many {
 			t.Errorf("clock set by %v and back: %d nonces are remembered, of which %d live", jump, n, many)
 		}
 	}
@@ -242,12 +243,12 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 
 // Nonces are swept though the clock was far ahead at the last sweep.
 func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
-	n, c := newNonces(2, time.Now()), &setClock{}
+	n, c := replays.NewNonces(2, time.Now()), &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
-	n.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	n.Elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	claim := func(h relay.NonceHash) {
 		t.Helper()
-		if err := n.Claim(h*nonceShards, c.now(), c.now().Add(time.Minute)); err != nil { // all in one shard
+		if err := n.Claim(h*replays.NonceShards, c.now(), c.now().Add(time.Minute)); err != nil { // all in one shard
 			t.Errorf("nonce %d got %v", h, err)
 		}
 	}

@@ -322,7 +322,7 @@ func (d *DB) release() error {
 		d.w.Log.Close()
 	}
 	d.w.Readers.Close()
-	err := d.replays.used.close()
+	err := d.Replays.Used.Close()
 	if d.w.C != nil {
 		err = errors.Join(err, d.w.C.Close()) // closed last, since that copies the log into the file
 	}

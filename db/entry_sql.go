@@ -73,7 +73,7 @@ func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 	if err := d.learning.setLearning(t, id, p.Profile.NoLearn, p.At); err != nil {
 		return engine.None{}, err
 	}
-	if err := d.replays.keepNonce(t, p.Nonce, p.At); err != nil {
+	if err := d.replays.KeepNonce(t, p.Nonce, p.At); err != nil {
 		return engine.None{}, err
 	}
 	return engine.None{}, d.raiseRevision(t, id, p.At, nil)

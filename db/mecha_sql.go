@@ -12,6 +12,7 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/names"
+	"relay/db/internal/replays"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -160,7 +161,7 @@ type directory struct {
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	learning   *learning
-	replays    *replays
+	replays    *replays.Replays
 	callers    *cache.Cache[relay.KeyNumber, *relay.Key] // the keys of recent writes
 	accepts    *cache.Cache[relay.MechaNumber, relay.AcceptFrom]
 	keyUse     keyUse

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/replays"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/ring"
@@ -132,7 +133,7 @@ func mustServeHere(t *testing.T) (*serving, *used) {
 func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
-	u.send(t, s.DB, 2*fullNoncePage+engine.MaxBatch+3*fewNonces) // two pages, and some that are in none
+	u.send(t, s.DB, 2*replays.FullNoncePage+engine.MaxBatch+3*replays.FewNonces) // two pages, and some that are in none
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
 	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 2 {
@@ -150,7 +151,7 @@ func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"max", "min"} {
 		s, u := mustServeHere(t)
-		u.send(t, s.DB, 2*fullNoncePage+engine.MaxBatch+1)
+		u.send(t, s.DB, 2*replays.FullNoncePage+engine.MaxBatch+1)
 		if s.byHand(t, "DELETE FROM nonce_page WHERE position = (SELECT "+gone+"(position) FROM nonce_page) RETURNING 1") != 1 {
 			t.Fatal("there was no page")
 		}
@@ -160,26 +161,26 @@ func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 }
 
 // failedCommit is a chore that leaves the nonces as a failed COMMIT does.
-type failedCommit struct{ *replays }
+type failedCommit struct{ *replays.Replays }
 
 func (failedCommit) Size() int { return 0 }
 func (f failedCommit) Apply(t *engine.Tx) error {
-	f.open, f.tried = true, t.Last
+	f.Open, f.Tried = true, t.Last
 	return nil
 }
 
 func TestNoPageCoversATransactionThatFailed(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
-	u.send(t, s.DB, 2*fewNonces)
-	if err := s.wait(failedCommit{s.replays}); err != nil {
+	u.send(t, s.DB, 2*replays.FewNonces)
+	if err := s.wait(failedCommit{s.Replays}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := s.Latest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.send(t, s.DB, fullNoncePage+engine.MaxBatch+1)
+	u.send(t, s.DB, replays.FullNoncePage+engine.MaxBatch+1)
 	if n := s.byHand(t, fmt.Sprintf("SELECT count(*) FROM nonce_page WHERE after < %d", before)); n != 0 {
 		t.Error("a page covers it")
 	}
@@ -190,10 +191,10 @@ func TestNoPageCoversATransactionThatFailed(t *testing.T) {
 func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
-	u.send(t, s.DB, fewNonces)
-	s.advance(oldNoncePage + time.Second)
+	u.send(t, s.DB, replays.FewNonces)
+	s.advance(replays.OldNoncePage + time.Second)
 	u.send(t, s.DB, 1)
-	s.advance(oldNoncePage + time.Second) // one nonce is too few for a page
+	s.advance(replays.OldNoncePage + time.Second) // one nonce is too few for a page
 	u.send(t, s.DB, 1)
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
@@ -201,9 +202,9 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 		t.Errorf("%d pages", pages)
 	}
 	// The page is deleted when none of its nonces could be replayed.
-	s.advance(2 * nonceKept)
+	s.advance(2 * replays.NonceKept)
 	s.open(t)
-	u.send(t, s.DB, fullNoncePage+engine.MaxBatch+1)
+	u.send(t, s.DB, replays.FullNoncePage+engine.MaxBatch+1)
 	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 1 {
 		t.Errorf("%d pages", pages)
 	}
@@ -215,7 +216,7 @@ func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
 	done := make(chan error)
-	for range max(fewNonces, 2*searchesPerMecha) {
+	for range max(replays.FewNonces, 2*searchesPerMecha) {
 		hash, err := s.Claim(u.key, u.nonce(u.count), u.stamp)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +228,7 @@ func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 		}
 	}
 	u.send(t, s.DB, 1)
-	s.advance(oldNoncePage + time.Second)
+	s.advance(replays.OldNoncePage + time.Second)
 	u.send(t, s.DB, 1) // brings the page
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
@@ -248,8 +249,8 @@ func TestAPageHasTheNoncesOfClaims(t *testing.T) {
 	if err != nil || len(claimed) != 1 {
 		t.Fatal(claimed, err)
 	}
-	u.send(t, s.DB, fewNonces)
-	s.advance(oldNoncePage + time.Second)
+	u.send(t, s.DB, replays.FewNonces)
+	s.advance(replays.OldNoncePage + time.Second)
 	u.send(t, s.DB, 1)
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
@@ -266,7 +267,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	var all sync.WaitGroup
 	for range 64 { // the same delivery, again and again
 		all.Go(func() {
-			for i := range fullNoncePage / 32 {
+			for i := range replays.FullNoncePage / 32 {
 				if _, err := s.MarkDelivered(&relay.MarkDelivered{At: s.now(), Key: u.key.Number, ID: p.Messages[0].ID, Nonce: relay.NonceHash(2*i + 1)}); err != nil {
 					t.Error(err)
 				}
@@ -274,7 +275,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 		})
 	}
 	all.Wait()
-	u.send(t, s.DB, fullNoncePage)
+	u.send(t, s.DB, replays.FullNoncePage)
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
 }
@@ -282,7 +283,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
-	u.send(t, s.DB, fullNoncePage+engine.MaxBatch+10)
+	u.send(t, s.DB, replays.FullNoncePage+engine.MaxBatch+10)
 	s.advance(time.Minute)
 	late := &used{key: u.key, count: u.count, stamp: s.now()}
 	late.send(t, s.DB, 1)
@@ -303,7 +304,7 @@ func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 
 func TestNonces(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	n := newNonces(3, now)
+	n := replays.NewNonces(3, now)
 	until := now.Add(5 * time.Minute)
 	for h := range relay.NonceHash(3) {
 		if err := n.Claim(h+1, now, until); err != nil {
@@ -316,7 +317,7 @@ func TestNonces(t *testing.T) {
 	if err := n.Claim(9, now, until); relay.ErrorCode(err) != relay.Overloaded {
 		t.Errorf("a nonce beyond the bound got %v", err)
 	}
-	later := until.Add(nonceSweep + 2*time.Second)
+	later := until.Add(replays.NonceSweep + 2*time.Second)
 	if err := n.Claim(1, later, later.Add(time.Minute)); err != nil {
 		t.Errorf("a nonce whose time is over got %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
+	"relay/db/internal/replays"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -176,9 +177,9 @@ func (d *demolition) take(m doomed) error {
 	return nil
 }
 
-// keepNonce keeps the nonce of a row that is deleted while a start might still read it.
+// KeepNonce keeps the nonce of a row that is deleted while a start might still read it.
 func (d *demolition) keepNonce(p relay.Position, nonce int64) error {
-	if nonce == 0 || p < relay.PositionAt(d.at.Add(-nonceKept)) {
+	if nonce == 0 || p < relay.PositionAt(d.at.Add(-replays.NonceKept)) {
 		return nil
 	}
 	return d.t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(p), nonce)
@@ -191,7 +192,7 @@ func (d *demolition) finish() error {
 		return nil
 	}
 	t := d.t
-	if err := d.replays.dropNonces(t, d.at); err != nil {
+	if err := d.replays.DropNonces(t, d.at); err != nil {
 		return err
 	}
 	position := func(m names.Message) relay.Position { return m.At }

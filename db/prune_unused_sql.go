@@ -35,7 +35,7 @@ func (r *retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 	if err != nil {
 		return out, err
 	}
-	if err := r.replays.dropNonces(t, p.At); err != nil {
+	if err := r.replays.DropNonces(t, p.At); err != nil {
 		return out, err
 	}
 	for _, f := range []func(*engine.Tx, *relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{r.pruneWords, r.pruneKeys, r.pruneMechas} {

@@ -6,6 +6,7 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/replays"
 	"relay/db/relay"
 )
 
@@ -47,7 +48,7 @@ type retention struct {
 	learning   *learning
 	mailbox    *mailbox.Mailbox
 	progress   *progress
-	replays    *replays
+	replays    *replays.Replays
 	sending    *sending
 	keep       time.Duration                     // the age at which messages are removed; 0: never
 	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set

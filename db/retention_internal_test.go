@@ -263,7 +263,7 @@ func TestNoncesOutliveTheirMessages(t *testing.T) {
 	}
 	d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 	for _, nonce := range []relay.NonceHash{77, 79} {
-		if err := d.replays.used.Claim(nonce, c.now(), c.now().Add(time.Minute)); relay.ErrorCode(err) != relay.NonceReused {
+		if err := d.Replays.Used.Claim(nonce, c.now(), c.now().Add(time.Minute)); relay.ErrorCode(err) != relay.NonceReused {
 			t.Errorf("%d: %v", nonce, err)
 		}
 	}

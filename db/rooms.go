@@ -6,13 +6,14 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/replays"
 )
 
 // nouns has the rooms by their names, for each other.
 type nouns struct {
 	*dictionary.Dictionary
 	*mailbox.Mailbox
-	*replays
+	*replays.Replays
 	*directory
 	*learning
 	*messages
@@ -23,10 +24,10 @@ type nouns struct {
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
-	n.Dictionary, n.Mailbox, n.replays, n.directory = dictionary.New(w), mailbox.New(w), newReplays(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
+	n.Dictionary, n.Mailbox, n.Replays, n.directory = dictionary.New(w), mailbox.New(w), replays.New(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
 	n.learning, n.messages, n.progress, n.sending = newLearning(w, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
-	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.replays.used.elapsed(now) })
-	n.directory.dictionary, n.directory.learning, n.directory.replays = n.Dictionary, n.learning, n.replays
+	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.Replays.Used.Elapsed(now) })
+	n.directory.dictionary, n.directory.learning, n.directory.replays = n.Dictionary, n.learning, n.Replays
 	n.learning.dictionary, n.learning.directory = n.Dictionary, n.directory
 	p := n.progress
 	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
@@ -34,8 +35,8 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.learning, n.Mailbox, n.progress
 	r := n.retention
 	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
-	r.progress, r.replays, r.sending = n.progress, n.replays, n.sending
-	return n, []engine.Room{n.progress, n.learning, n.replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
+	r.progress, r.replays, r.sending = n.progress, n.Replays, n.sending
+	return n, []engine.Room{n.progress, n.learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -48,7 +49,7 @@ func (d *DB) start() error {
 	starts := []func() error{d.progress.start, d.learning.start, d.sending.start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,
-			func() error { return d.retention.start(now) }, func() error { return d.replays.restore(now) })
+			func() error { return d.retention.start(now) }, func() error { return d.Replays.Restore(now) })
 	}
 	for _, start := range starts {
 		if err := start(); err != nil {

@@ -1,4 +1,4 @@
-package db
+package replays
 
 import (
 	"encoding/binary"
@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	nonceShards = 64
-	nonceSweep  = 15 * time.Second // how often a shard forgets expired nonces
+	NonceShards = 64
+	NonceSweep  = 15 * time.Second // how often a shard forgets expired nonces
 )
 
 // Nonces remembers which nonces each key has used (PROTOCOL §2). It keeps a nonce
@@ -26,11 +26,11 @@ const (
 // nonces, for the next start. It is safe for concurrent use.
 type Nonces struct {
 	max      int64 // how many to remember, besides the restored ones
-	count    atomic.Int64
+	Count    atomic.Int64
 	bounded  bool
-	elapsed  func(now time.Time) time.Duration // the time since the start, even if the clock is set
-	shards   [nonceShards]nonceShard
-	restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
+	Elapsed  func(now time.Time) time.Duration // the time since the start, even if the clock is set
+	shards   [NonceShards]nonceShard
+	Restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
 	ring     *ring.Ring               // nil: the nonces are in memory alone
 	past     ring.Past                // which nonces of earlier runs are known
 }
@@ -48,10 +48,10 @@ type nonceExpiry struct {
 	elapsed int32  // seconds since the start
 }
 
-// newNonces makes a Nonces that starts now. now should have a monotonic reading, which
+// NewNonces makes a Nonces that starts now. now should have a monotonic reading, which
 // setting the clock does not change.
-func newNonces(limit int64, now time.Time) *Nonces {
-	n := &Nonces{max: limit, bounded: limit > 0, elapsed: func(later time.Time) time.Duration { return later.Sub(now) }}
+func NewNonces(limit int64, now time.Time) *Nonces {
+	n := &Nonces{max: limit, bounded: limit > 0, Elapsed: func(later time.Time) time.Duration { return later.Sub(now) }}
 	n.past = ring.Past{Since: ring.Beginning, Floor: ring.Beginning}
 	for i := range n.shards {
 		n.shards[i] = nonceShard{until: map[relay.NonceHash]nonceExpiry{}, nextSweep: math.MinInt32}
@@ -63,12 +63,12 @@ func newNonces(limit int64, now time.Time) *Nonces {
 // injected clock may say anything.
 func (n *Nonces) seconds(now time.Time) int32 {
 	const most = 1 << 30
-	return int32(min(max(int64(n.elapsed(now)/time.Second), -most), most))
+	return int32(min(max(int64(n.Elapsed(now)/time.Second), -most), most))
 }
 
 // running gives the running time of the ring (package ring).
 func (n *Nonces) running(now time.Time) time.Duration {
-	return n.past.Began + max(n.elapsed(now), 0)
+	return n.past.Began + max(n.Elapsed(now), 0)
 }
 
 // Earliest gives the earliest timestamp that a request may have. The nonces of earlier
@@ -83,7 +83,7 @@ func (n *Nonces) Earliest(now time.Time) time.Time {
 // remembered already, Overloaded if the limit of nonces is reached, ShuttingDown after
 // close. Safe for concurrent use.
 func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
-	s := &n.shards[uint64(h)%nonceShards]
+	s := &n.shards[uint64(h)%NonceShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -96,9 +96,9 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.clock) || n.wasRestored(h, now) {
 		return engine.ErrNonceReused()
 	}
-	if n.bounded && n.count.Load() >= n.max || errors.Is(n.keep(h, now, until), ring.ErrFull) {
+	if n.bounded && n.Count.Load() >= n.max || errors.Is(n.keep(h, now, until), ring.ErrFull) {
 		e := relay.Errorf(relay.Overloaded, "too many nonces to remember (see --max-nonces)")
-		e.RetryAfter = nonceSweep
+		e.RetryAfter = NonceSweep
 		return e
 	}
 	n.put(s, h, now, until)
@@ -114,8 +114,8 @@ func (n *Nonces) keep(h relay.NonceHash, now, until time.Time) error {
 	return n.ring.Add(uint64(h), uint32(n.running(now)/time.Second), uint16(life))
 }
 
-// close refuses further nonces and closes the ring, which then has all accepted ones.
-func (n *Nonces) close() error {
+// Close refuses further nonces and closes the ring, which then has all accepted ones.
+func (n *Nonces) Close() error {
 	for i := range n.shards {
 		s := &n.shards[i]
 		s.mu.Lock()
@@ -131,12 +131,12 @@ func (n *Nonces) close() error {
 // restore remembers the nonces that a start has read, beyond the limit. Call it before
 // any Claim. now is the time of the start.
 func (n *Nonces) restore(f *foundNonces, now time.Time) {
-	n.restored.Store(f.set(now, uint32(n.past.Began/time.Second)))
+	n.Restored.Store(f.set(now, uint32(n.past.Began/time.Second)))
 }
 
 func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 	if _, known := s.until[h]; !known {
-		n.count.Add(1)
+		n.Count.Add(1)
 	}
 	end := until.Unix() + 1
 	s.until[h] = nonceExpiry{clock: uint32(max(end, 0)), elapsed: n.seconds(now) + int32(max(end-now.Unix(), 0))}
@@ -144,13 +144,13 @@ func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 
 // wasRestored tells whether a nonce was used before the start and has not expired.
 func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
-	set := n.restored.Load()
+	set := n.Restored.Load()
 	if set == nil {
 		return false
 	}
 	second := min(now.Unix()-set.began, int64(n.seconds(now))) // the clock may have been set ahead since the start
 	if second > int64(set.last) {
-		n.restored.CompareAndSwap(set, nil)
+		n.Restored.CompareAndSwap(set, nil)
 		return false
 	}
 	until := set.until[set.slot(h)]
@@ -248,11 +248,11 @@ func (s *nonceSet) put(h relay.NonceHash, until uint16) {
 
 // forget drops the expired nonces of a shard. elapsed is in seconds since the start.
 func (n *Nonces) forget(s *nonceShard, now time.Time, elapsed int32) {
-	s.nextSweep = elapsed + int32(nonceSweep/time.Second)
+	s.nextSweep = elapsed + int32(NonceSweep/time.Second)
 	for h, t := range s.until {
 		if int64(t.clock) < now.Unix() && t.elapsed < elapsed {
 			delete(s.until, h)
-			n.count.Add(-1)
+			n.Count.Add(-1)
 		}
 	}
 }

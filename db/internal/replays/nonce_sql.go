@@ -1,4 +1,10 @@
-package db
+// Package replays is the room of used nonces: which requests are taken for replays (PROTOCOL §2).
+//
+// Nonces are claimed in memory (Nonces) and in the ring beside the file (package ring), before
+// the write that they belong to is queued. A start restores those that could still be replayed:
+// from the ring, or from pages and rows of the writes if the ring may lack some. Claim is for any
+// goroutine; the rest belongs to the writer's.
+package replays
 
 import (
 	"crypto/rand"
@@ -19,26 +25,26 @@ import (
 // runs. A page is only a shortcut. Nonces that are in no page are read from the rows of
 // their writes.
 const (
-	fullNoncePage = 8192        // a page is written when it has this many nonces
-	oldNoncePage  = time.Minute // a page is also written this long after its first nonce
-	fewNonces     = 256         // fewer nonces are not written, since reading their rows is fast
+	FullNoncePage = 8192        // a page is written when it has this many nonces
+	OldNoncePage  = time.Minute // a page is also written this long after its first nonce
+	FewNonces     = 256         // fewer nonces are not written, since reading their rows is fast
 )
 
-// replays is the room of used nonces: it packs those of writes. It has the page that is not
+// Replays is the room of used nonces: it packs those of writes. It has the page that is not
 // written yet.
-type replays struct {
+type Replays struct {
 	engine.Quiet
 	limit  int64         // remembered nonces; 0: no limit
 	skew   time.Duration // how far the timestamp of a request may be off
 	w      *engine.Store
-	used   *Nonces        // in memory, and in the ring beside the file
+	Used   *Nonces        // in memory, and in the ring beside the file
 	after  relay.Position // the page has the nonces of all committed writes after this position
 	nonces []byte         // 8 bytes each
 	began  time.Time      // when the page got its first nonce
-	// open says that Board was called, but not Arrived: the transaction up to tried may
+	// Open says that Board was called, but not Arrived: the transaction up to tried may
 	// have failed or not. No page may cover it then.
-	open  bool
-	tried relay.Position
+	Open  bool
+	Tried relay.Position
 	// brought are the nonces of the present transaction.
 	brought []relay.NonceHash
 }
@@ -46,34 +52,34 @@ type replays struct {
 // Board adds the nonces of the transaction to the page. If the page is full or old
 // before that, Board writes it in this transaction. So a written page covers only
 // earlier commits.
-// newReplays makes the room. passed is for tests: the time that has passed, for which the clock
+// New makes the room. passed is for tests: the time that has passed, for which the clock
 // is not used; nil: the clock's.
-func newReplays(w *engine.Store, limit int64, skew time.Duration, passed func() time.Duration) *replays {
-	used := newNonces(limit, w.Opts.Now())
+func New(w *engine.Store, limit int64, skew time.Duration, passed func() time.Duration) *Replays {
+	used := NewNonces(limit, w.Opts.Now())
 	if passed != nil {
 		began := passed()
-		used.elapsed = func(time.Time) time.Duration { return passed() - began }
+		used.Elapsed = func(time.Time) time.Duration { return passed() - began }
 	}
-	return &replays{w: w, limit: limit, skew: skew, used: used}
+	return &Replays{w: w, limit: limit, skew: skew, Used: used}
 }
 
-func (p *replays) Begin(*engine.Tx) { p.brought = p.brought[:0] }
+func (p *Replays) Begin(*engine.Tx) { p.brought = p.brought[:0] }
 
-func (p *replays) Applied(_ *engine.Tx, j engine.Job) {
+func (p *Replays) Applied(_ *engine.Tx, j engine.Job) {
 	if n := p.w.Table.NonceOf(j); n != 0 {
 		p.brought = append(p.brought, n)
 	}
 }
 
-func (p *replays) Board(t *engine.Tx) error {
+func (p *Replays) Board(t *engine.Tx) error {
 	if !p.w.Opts.Serve {
 		return nil // only a server takes requests with nonces
 	}
 	now := p.w.Opts.Now()
-	if p.open {
-		p.restart(max(p.tried, p.w.Last))
+	if p.Open {
+		p.restart(max(p.Tried, p.w.Last))
 	}
-	if len(p.nonces) >= 8*fullNoncePage || len(p.nonces) > 0 && now.Sub(p.began) > oldNoncePage {
+	if len(p.nonces) >= 8*FullNoncePage || len(p.nonces) > 0 && now.Sub(p.began) > OldNoncePage {
 		if err := p.write(t, now); err != nil {
 			return err
 		}
@@ -85,24 +91,24 @@ func (p *replays) Board(t *engine.Tx) error {
 	for _, n := range p.brought {
 		p.nonces = binary.LittleEndian.AppendUint64(p.nonces, uint64(n))
 	}
-	p.open, p.tried = true, t.Last
+	p.Open, p.Tried = true, t.Last
 	return nil
 }
 
-func (p *replays) Arrived(*engine.Tx) { p.open = false }
+func (p *Replays) Arrived(*engine.Tx) { p.Open = false }
 
 // restart begins an empty page.
-func (p *replays) restart(after relay.Position) {
-	*p = replays{w: p.w, used: p.used, limit: p.limit, skew: p.skew, after: after, nonces: p.nonces[:0], brought: p.brought}
+func (p *Replays) restart(after relay.Position) {
+	*p = Replays{w: p.w, Used: p.Used, limit: p.limit, skew: p.skew, after: after, nonces: p.nonces[:0], brought: p.brought}
 }
 
 // write writes the page and deletes pages that are too old to be of use.
-func (p *replays) write(t *engine.Tx, now time.Time) error {
+func (p *Replays) write(t *engine.Tx, now time.Time) error {
 	last := p.w.Last
-	if len(p.nonces) < 8*fewNonces || last <= p.after { // too few, or of writes that changed nothing and so have no position
+	if len(p.nonces) < 8*FewNonces || last <= p.after { // too few, or of writes that changed nothing and so have no position
 		return nil
 	}
-	if err := t.C.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
+	if err := t.C.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-NonceKept)))); err != nil {
 		return err
 	}
 	return t.C.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
@@ -110,10 +116,10 @@ func (p *replays) write(t *engine.Tx, now time.Time) error {
 
 const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
 
-// restore reads the nonces that could still be replayed from the ring. If the ring may lack
+// Restore reads the nonces that could still be replayed from the ring. If the ring may lack
 // some, restore also reads the nonces of the committed writes.
-func (p *replays) restore(now time.Time) error {
-	nonces := p.used
+func (p *Replays) Restore(now time.Time) error {
+	nonces := p.Used
 	p.restart(p.w.Last)
 	found := &foundNonces{}
 	if err := p.openRing(nonces, found); err != nil {
@@ -131,11 +137,11 @@ func (p *replays) restore(now time.Time) error {
 // nonceWindow gives for how long after the commit the nonce of a write must be refused. The
 // timestamp of the request may have been ahead of the commit, by the clock skew that was
 // allowed at that time.
-func (p *replays) nonceWindow() time.Duration { return p.skew + relay.MaxClockSkew }
+func (p *Replays) nonceWindow() time.Duration { return p.skew + relay.MaxClockSkew }
 
 // openRing opens the ring beside the file. If that fails, the server goes on without a
 // ring, and the next start refuses the requests that were signed before it.
-func (p *replays) openRing(nonces *Nonces, found *foundNonces) error {
+func (p *Replays) openRing(nonces *Nonces, found *foundNonces) error {
 	last, this, unused, err := p.markStart()
 	if err != nil {
 		return err
@@ -161,7 +167,7 @@ func (p *replays) openRing(nonces *Nonces, found *foundNonces) error {
 // markStart writes a new mark of a start into the file, and returns it with the mark of the
 // start before. unused says that no server has started on the file yet. On a full disk,
 // both are the mark that the file has.
-func (p *replays) markStart() (last, this ring.Mark, unused bool, err error) {
+func (p *Replays) markStart() (last, this ring.Mark, unused bool, err error) {
 	var text []byte
 	known, err := p.w.C.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
 	if err != nil {
@@ -190,7 +196,7 @@ func (p *replays) markStart() (last, this ring.Mark, unused bool, err error) {
 
 // readNonces reads the nonces of the committed writes that could still be replayed, the
 // newest first.
-func (p *replays) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
+func (p *Replays) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
 	// Count back from the last commit. The clock may be ahead now, and be set right later.
 	if last := p.w.Last.Time(); last.Before(now) {
 		now = last
@@ -237,7 +243,7 @@ type nonceRange struct{ after, upto relay.Position }
 
 // readNoncePages reads the pages from a position on, and returns the ranges that they
 // do not cover.
-func (p *replays) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
+func (p *Replays) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
 	upto, most := p.w.Last, found.count+maxRestored
 	r := p.w.C.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
 	for found.count < most && r.Next() {
@@ -259,7 +265,7 @@ func (p *replays) readNoncePages(found *writeNonces, from relay.Position) (gaps 
 
 // readNonceRows reads the nonces of a range from the rows of tables, until found has
 // most nonces.
-func (p *replays) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
+func (p *Replays) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
 		r := p.w.C.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
@@ -279,36 +285,36 @@ func (p *replays) readNonceRows(found *writeNonces, gap nonceRange, most int, ta
 // returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
 // before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
 // for concurrent use.
-func (p *replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
+func (p *Replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
 	h := relay.NonceHash(p.w.IDs.Hash('n', int64(k.Number), []byte(nonce)) | 1)
-	return h, p.used.Claim(h, p.w.Opts.Now(), timestamp.Add(p.skew))
+	return h, p.Used.Claim(h, p.w.Opts.Now(), timestamp.Add(p.skew))
 }
 
 // EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).
 // It is the time of the last start that may have lost nonces, or long ago if there was
 // none. Safe for concurrent use.
-func (p *replays) EarliestTimestamp(now time.Time) time.Time { return p.used.Earliest(now) }
+func (p *Replays) EarliestTimestamp(now time.Time) time.Time { return p.Used.Earliest(now) }
 
-// nonceKept is how long the file keeps nonces apart from the rows of their writes. It
+// NonceKept is how long the file keeps nonces apart from the rows of their writes. It
 // is longer than a request can be replayed.
-const nonceKept = 4 * relay.MaxClockSkew
+const NonceKept = 4 * relay.MaxClockSkew
 
-// keepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
+// KeepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
 // a start may have to restore it.
-func (p *replays) keepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error {
+func (p *Replays) KeepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
-	if err := p.dropNonces(t, at); err != nil {
+	if err := p.DropNonces(t, at); err != nil {
 		return err
 	}
 	return t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.Position(at)), int64(n))
 }
 
-// dropNonces deletes kept nonces that are too old to be of use, some of them.
-func (p *replays) dropNonces(t *engine.Tx, at time.Time) error {
+// DropNonces deletes kept nonces that are too old to be of use, some of them.
+func (p *Replays) DropNonces(t *engine.Tx, at time.Time) error {
 	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
-		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
+		int64(relay.PositionAt(at.Add(-NonceKept))), int64(noncesAtOnce))
 }
 
 // noncesAtOnce is how many old nonces a write removes. It is more than a write adds, so
