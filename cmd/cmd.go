@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/cluster"
+	"relay/cmd/internal/agent"
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
@@ -58,12 +59,10 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{Under: "search", Make: func(a *cli.App) *cobra.Command { return (&app{a}).searchForget() }}},
 		cli.Commands("server", (*app).demoCommand),
 		cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
-		cli.Commands("client", (*app).sendCommand, (*app).askCommand, (*app).listenCommand, (*app).inboxCommand,
-			(*app).replyCommand, (*app).ackCommand, (*app).deliverCommand, (*app).searchCommand, (*app).whoamiCommand,
-			(*app).curlCommand, (*app).signCommand),
+		agent.Commands,
 		cli.Commands("agents", (*app).mcpCommand),
 		cli.Commands("look", (*app).messageCommand, (*app).whyCommand, (*app).statsCommand),
-		cli.Commands("operating", (*app).readyzCommand, (*app).auditCommand, (*app).backupCommand, (*app).restoreCommand,
+		cli.Commands("operating", (*app).auditCommand, (*app).backupCommand, (*app).restoreCommand,
 			(*app).checkCommand, (*app).pruneCommand, (*app).compactCommand),
 		cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand, (*app).asyncAPICommand,
 			(*app).manCommand, (*app).versionCommand, (*app).completionCommand))

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"context"
@@ -67,7 +67,8 @@ func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool
 	for _, p := range slices.Sorted(maps.Keys(in.ByPriority)) {
 		counts = append(counts, fmt.Sprintf("%d %s", in.ByPriority[p], relay.Visible(p)))
 	}
-	fmt.Fprintf(a.Stderr, "%s\n", strings.TrimSuffix(fmt.Sprintf("%d pending: %s", in.Pending, strings.Join(counts, ", ")), ": "))
+	fmt.Fprintf(a.Stderr, "%s\n",
+		strings.TrimSuffix(fmt.Sprintf("%d pending: %s", in.Pending, strings.Join(counts, ", ")), ": "))
 	if more := in.Pending - shown; more > 0 && shown == limit {
 		fmt.Fprintf(a.Stderr, "… and %d more (--limit)\n", more)
 	}
@@ -96,6 +97,7 @@ func (a *app) printRecord(w *show.Table, m *client.Message) error {
 	if a.JSON {
 		return a.PrintJSON(m.JSON)
 	}
-	w.Row(m.ID, m.Sender, m.Type, m.Priority, show.StateColour(m.State, "").Paint(m.State), relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
+	w.Row(m.ID, m.Sender, m.Type, m.Priority, show.StateColour(m.State, "").Paint(m.State), relay.FormatTime(m.SentAt),
+		oneLine(string(m.Payload), 60))
 	return nil
 }

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"context"
@@ -60,7 +60,8 @@ func address(ctx context.Context, c *client.Client, m *outgoing) error {
 		return err
 	}
 	if question.Sender == string(own) && question.To != string(own) {
-		return cli.Usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s", m.InReplyTo, question.To, m.InReplyTo)
+		return cli.Usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s",
+			m.InReplyTo, question.To, m.InReplyTo)
 	}
 	m.To, m.CorrelationID = question.Sender, question.CorrelationID
 	return nil

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"bytes"
@@ -84,8 +84,10 @@ The same command with the same --idempotency-key waits again.`,
 // add gives a command the flags of every command that sends.
 func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
-	flags.StringVar(&m.Priority, "priority", "", "the `priority`: low, normal, high, urgent, or a word of your own (default normal)")
-	flags.StringVar(&m.IdempotencyKey, "idempotency-key", "", "a `text`; for 24 hours, the same message with the same text is sent only once")
+	flags.StringVar(&m.Priority, "priority", "",
+		"the `priority`: low, normal, high, urgent, or a word of your own (default normal)")
+	flags.StringVar(&m.IdempotencyKey, "idempotency-key", "",
+		"a `text`; for 24 hours, the same message with the same text is sent only once")
 	flags.DurationVar(&m.TTL, "ttl", 0, "the message expires after this time")
 	flags.DurationVar(&m.AckBy, "ack-by", 0, "have the relay tell you if the message is not acknowledged after this time")
 	flags.DurationVar(&f.retry, "retry", 10*time.Second, "how long to try again if the relay does not answer")
@@ -94,11 +96,15 @@ func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 // addPlace gives a command the flags that say where a message belongs.
 func addPlace(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
-	flags.StringVar(&m.ConversationID, "conversation", "", "the conversation's `id`, or a word of your own (default a new one)")
+	flags.StringVar(&m.ConversationID, "conversation", "",
+		"the conversation's `id`, or a word of your own (default a new one)")
 	flags.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` that goes with the message")
-	flags.StringVar(&m.InReplyTo, "in-reply-to", "", "the `id` of the message that this one answers, in whose conversation it is sent")
-	flags.StringVar(&m.SearchID, "search-id", "", "the request_id of the `search` that found the recipient; searches learn from it")
-	flags.IntVar(&m.MaxMessages, "max-messages", 0, "how many messages the conversation may hold that this one begins (default no limit)")
+	flags.StringVar(&m.InReplyTo, "in-reply-to", "",
+		"the `id` of the message that this one answers, in whose conversation it is sent")
+	flags.StringVar(&m.SearchID, "search-id", "",
+		"the request_id of the `search` that found the recipient; searches learn from it")
+	flags.IntVar(&m.MaxMessages, "max-messages", 0,
+		"how many messages the conversation may hold that this one begins (default no limit)")
 }
 
 // prepare checks what was typed, and completes the message.
@@ -135,7 +141,8 @@ func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) 
 	}
 	if len(payload) == 0 {
 		if stdin, ok := a.Stdin.(*os.File); ok && show.IsTerminal(stdin) {
-			return cli.Usagef("no payload: give it as an argument, as @FILE or on stdin, as in relay %s %s '{\"text\":\"hello\"}'", a.Command, cmp.Or(m.To, m.InReplyTo))
+			return cli.Usagef("no payload: give it as an argument, as @FILE or on stdin, "+
+				"as in relay %s %s '{\"text\":\"hello\"}'", a.Command, cmp.Or(m.To, m.InReplyTo))
 		}
 		payload = []string{"-"}
 	}
@@ -177,7 +184,8 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	var unsent *client.SendError
 	switch {
 	case errors.As(err, &unsent) && unsent.Unknown:
-		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", remote.Advice(unsent.Err), unsent.IdempotencyKey)}
+		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with "+
+			"--idempotency-key '%s' sends it now, or finds that it was sent", remote.Advice(unsent.Err), unsent.IdempotencyKey)}
 	case err != nil:
 		return err
 	case f.waitReply > 0:
@@ -212,7 +220,8 @@ func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Durat
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay", most, sent.MessageID, show.Dash(state))
+		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay",
+			most, sent.MessageID, show.Dash(state))
 	case err == nil:
 		fmt.Fprintln(a.Stderr, "completed")
 	}

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"encoding/json"
@@ -77,7 +77,8 @@ stays pending until it is acknowledged. To repeat this does no harm.`,
 				return err
 			}
 			var out json.RawMessage
-			if err := api.Call(cmd.Context(), "POST", "/api/v1/messages/"+url.PathEscape(args[0])+"/deliver", nil, &out); err != nil {
+			if err := api.Call(cmd.Context(), "POST", "/api/v1/messages/"+url.PathEscape(args[0])+"/deliver",
+				nil, &out); err != nil {
 				return err
 			}
 			return a.printChange(out)

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"fmt"
@@ -52,10 +52,13 @@ with the word forget.`,
 	f := cmd.Flags()
 	f.IntVar(&q.Limit, "limit", 10, "how many Mechas at most, up to 100")
 	f.StringVar(&q.Sort, "sort", "relevance", "the `order`: relevance, recent (last changed first) or name")
-	f.StringSliceVar(&q.Filter.Tags, "tag", nil, "only Mechas with this `tag` or a child of it; if given several times, with any of them")
+	f.StringSliceVar(&q.Filter.Tags, "tag", nil,
+		"only Mechas with this `tag` or a child of it; if given several times, with any of them")
 	f.StringSliceVar(&q.Filter.Crew, "crew", nil, "only Mechas of this `crew`; if given several times, of any of them")
-	f.StringSliceVar(&q.Filter.Skills, "skill", nil, "only Mechas with this `skill`, by its id or name; if given several times, with any of them")
-	f.StringSliceVar(&q.Filter.Languages, "language", nil, "only Mechas with this `language`; if given several times, with any of them")
+	f.StringSliceVar(&q.Filter.Skills, "skill", nil,
+		"only Mechas with this `skill`, by its id or name; if given several times, with any of them")
+	f.StringSliceVar(&q.Filter.Languages, "language", nil,
+		"only Mechas with this `language`; if given several times, with any of them")
 	f.BoolVar(&online, "online", false, "only Mechas that are online; --online=false: only those that are not")
 	return cmd
 }

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"bytes"
@@ -31,7 +31,8 @@ func line(m *client.Message) ([]byte, error) {
 		CorrelationID  string `json:"correlation_id"`
 		InReplyTo      string `json:"in_reply_to,omitempty"`
 		CreatedAt      string `json:"created_at"`
-	}{m.ID, m.ConversationID, m.Sender, m.To, m.Type, m.Priority, m.CorrelationID, m.InReplyTo, relay.FormatTime(m.SentAt)}, payload)
+	}{m.ID, m.ConversationID, m.Sender, m.To, m.Type, m.Priority, m.CorrelationID, m.InReplyTo,
+		relay.FormatTime(m.SentAt)}, payload)
 	return append(text, '\n'), err
 }
 

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"context"
@@ -90,7 +90,9 @@ expires, the exit code is 1.`,
 
 // prepareFound is prepare for a message to the first Mecha that a search finds. args has at
 // most the payload.
-func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f *sendFlags, query string, args []string) error {
+func (a *app) prepareFound(
+	ctx context.Context, c *client.Client, m *outgoing, f *sendFlags, query string, args []string,
+) error {
 	switch query = strings.TrimSpace(query); {
 	case query == "":
 		return cli.Usagef("--find takes what the Mecha should be able to do, in plain words")
@@ -109,7 +111,8 @@ func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f
 		return err
 	}
 	if len(found.Agents) == 0 {
-		return fmt.Errorf("the search found no Mecha for %s; relay search shows what is registered, and has filters", relay.Quote(query))
+		return fmt.Errorf("the search found no Mecha for %s; relay search shows what is registered, and has filters",
+			relay.Quote(query))
 	}
 	m.To, m.SearchID = found.Agents[0].Address, found.ID
 	fmt.Fprintln(a.Stderr, "asking", relay.Visible(m.To))

@@ -1,4 +1,4 @@
-package cmd
+package agent
 
 import (
 	"cmp"
@@ -93,14 +93,20 @@ their messages stay pending.`,
 	flags.StringVar(&f.ack, "ack", "", "acknowledge each message that was printed, with this `status`, as in completed")
 	flags.StringVar(&f.exec, "exec", "", "run this `command` for each message instead of printing it")
 	flags.IntVar(&f.jobs, "jobs", 1, "with --exec: how many commands at once; more than 1 does not keep the order")
-	flags.DurationVar(&f.timeout, "timeout", 0, "with --exec: kill a command after this time, and ack failed (default never)")
+	flags.DurationVar(&f.timeout, "timeout", 0,
+		"with --exec: kill a command after this time, and ack failed (default never)")
 	flags.BoolVar(&f.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
 	flags.StringVar(&f.replyType, "reply-type", client.DefaultReplyType, "with --reply: the answers' message `type`")
-	flags.IntVar(&f.maxReplies, "max-replies", client.DefaultMaxReplies, "with --reply: how many answers within ten minutes in a conversation; 0: any")
-	flags.BoolVar(&f.claim, "claim", false, "with --exec: share the messages with other workers of this Mecha; each goes to one")
-	flags.DurationVar(&f.lease, "lease", 0, "with --claim: how long a message is held before it is renewed, from 5s to 1h (default 1m)")
-	flags.StringVar(&f.worker, "worker", "", "with --claim: this worker's `name`, for people (default the machine and the process id)")
-	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
+	flags.IntVar(&f.maxReplies, "max-replies", client.DefaultMaxReplies,
+		"with --reply: how many answers within ten minutes in a conversation; 0: any")
+	flags.BoolVar(&f.claim, "claim", false,
+		"with --exec: share the messages with other workers of this Mecha; each goes to one")
+	flags.DurationVar(&f.lease, "lease", 0,
+		"with --claim: how long a message is held before it is renewed, from 5s to 1h (default 1m)")
+	flags.StringVar(&f.worker, "worker", "",
+		"with --claim: this worker's `name`, for people (default the machine and the process id)")
+	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; "+
+		"none keeps none (default one in the user's directory for state)")
 	return cmd
 }
 
@@ -157,8 +163,9 @@ const maxJobs = 256
 
 // options returns how to receive as the flags say.
 func (l *listener) options() client.ListenOptions {
-	o := client.ListenOptions{Jobs: l.f.jobs, Claim: l.f.claim, Lease: l.f.lease, Worker: l.f.worker, Quick: l.f.exec == "",
-		MaxReplies: -1, ReplyType: l.f.replyType, Explain: explain, Report: l.report, Handling: l.alive}
+	o := client.ListenOptions{Jobs: l.f.jobs, Claim: l.f.claim, Lease: l.f.lease, Worker: l.f.worker,
+		Quick: l.f.exec == "", MaxReplies: -1, ReplyType: l.f.replyType, Explain: explain, Report: l.report,
+		Handling: l.alive}
 	if l.f.reply && l.f.maxReplies > 0 {
 		o.MaxReplies = l.f.maxReplies
 	}
@@ -199,7 +206,8 @@ func (l *listener) run(ctx context.Context, c *client.Client) error {
 	case errors.As(err, &state):
 		return errors.New(state.Reason + " name another file by --state")
 	case errors.As(err, &closed):
-		return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid", relay.Visible(closed.Reason))
+		return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid",
+			relay.Visible(closed.Reason))
 	}
 	return err
 }
