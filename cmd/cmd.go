@@ -15,6 +15,7 @@ import (
 	"relay/cmd/cluster"
 	"relay/cmd/internal/agent"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/look"
 	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
@@ -61,8 +62,8 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
 		agent.Commands,
 		cli.Commands("agents", (*app).mcpCommand),
-		cli.Commands("look", (*app).messageCommand, (*app).whyCommand, (*app).statsCommand),
-		cli.Commands("operating", (*app).auditCommand, (*app).backupCommand, (*app).restoreCommand,
+		look.Commands,
+		cli.Commands("operating", (*app).backupCommand, (*app).restoreCommand,
 			(*app).checkCommand, (*app).pruneCommand, (*app).compactCommand),
 		cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand, (*app).asyncAPICommand,
 			(*app).manCommand, (*app).versionCommand, (*app).completionCommand))

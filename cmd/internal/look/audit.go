@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"fmt"
@@ -66,7 +66,8 @@ func (a *app) printActs(acts []relay.NotedAct) error {
 			MechaID *string `json:"mecha_id"`
 			KeyID   *string `json:"key_id"`
 			Detail  string  `json:"detail"`
-		}{relay.FormatTime(n.At), uid, show.Optional(n.By.User), n.By.Command, n.What, show.Optional(string(n.Mecha)), show.Optional(string(n.Key)), n.Detail})
+		}{relay.FormatTime(n.At), uid, show.Optional(n.By.User), n.By.Command, n.What, show.Optional(string(n.Mecha)),
+			show.Optional(string(n.Key)), n.Detail})
 		if err != nil {
 			return err
 		}
@@ -85,7 +86,8 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 		if n.By.UID != relay.NoUID {
 			who += " (" + strconv.FormatInt(n.By.UID, 10) + ")"
 		}
-		w.Row(show.At(n.At), who, n.By.Command, n.What, show.Dash(string(n.Mecha)), show.Dash(string(n.Key)), show.Dash(n.Detail))
+		w.Row(show.At(n.At), who, n.By.Command, n.What, show.Dash(string(n.Mecha)), show.Dash(string(n.Key)),
+			show.Dash(n.Detail))
 	}
 	return w.End()
 }

@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"fmt"
@@ -65,7 +65,8 @@ func measureFiles(path string) files {
 		f.Log = info.Size()
 	}
 	f.Index = sizeOfFolder(real + ".index")
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 { // a server puts its index beside the link
+	// a server puts its index beside the link
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		f.Index += sizeOfFolder(path + ".index")
 	}
 	return f
@@ -105,10 +106,11 @@ func (a *app) printStatsJSON(s db.Stats, f files) error {
 	return a.PrintJSON(map[string]any{
 		"mechas": map[string]int{"registered": s.Mechas, "removed": s.Removed, "with_profile": s.Profiles},
 		"keys":   map[string]int{"live": s.Keys, "expired": s.KeysExpired, "revoked": s.KeysRevoked},
-		"messages": map[string]any{"total": s.Messages, "pending": s.Queued + s.Delivered, "queued": s.Queued, "delivered": s.Delivered,
-			"acknowledged": s.Acknowledged, "expired": s.Expired, "payload_bytes": s.PayloadBytes,
+		"messages": map[string]any{"total": s.Messages, "pending": s.Queued + s.Delivered, "queued": s.Queued,
+			"delivered": s.Delivered, "acknowledged": s.Acknowledged, "expired": s.Expired, "payload_bytes": s.PayloadBytes,
 			"first_at": show.OptionalTime(s.First), "last_at": show.OptionalTime(s.Last)},
-		"kept":           map[string]int{"words": s.Words, "empty_conversations": s.Dormant, "nonces": s.KeptNonces, "removed_messages": s.Unlisted},
+		"kept": map[string]int{"words": s.Words, "empty_conversations": s.Dormant, "nonces": s.KeptNonces,
+			"removed_messages": s.Unlisted},
 		"oldest_pending": oldest, "busiest": busy, "files": f, "schema_version": s.SchemaVersion,
 	})
 }
@@ -129,7 +131,8 @@ func (a *app) printStats(s db.Stats, f files, now time.Time) error {
 	}
 	line("Kept", "%d words, %d conversations without a message, %d nonces; %d removed messages still in mailboxes",
 		s.Words, s.Dormant, s.KeptNonces, s.Unlisted)
-	line("Files", "database %s (%s of it free), log %s, search index %s", show.Bytes(f.File), show.Bytes(s.FreeBytes), show.Bytes(f.Log), show.Bytes(f.Index))
+	line("Files", "database %s (%s of it free), log %s, search index %s",
+		show.Bytes(f.File), show.Bytes(s.FreeBytes), show.Bytes(f.Log), show.Bytes(f.Index))
 	line("", "%s, schema %d", f.Path, s.SchemaVersion)
 	if len(s.Busiest) == 0 {
 		return nil

@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"cmp"
@@ -96,8 +96,9 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 	var list []stepJSON
 	last := t.Message.CreatedAt
 	for _, s := range steps(t) {
-		list = append(list, stepJSON{relay.FormatTime(s.At), s.At.Sub(last).Milliseconds(), s.What, show.Optional(string(s.Key)), show.Optional(s.KeyLabel),
-			show.Optional(s.Status), show.Optional(s.ClientTS), show.Optional(s.Detail), show.Optional(s.Worker), show.OptionalTime(s.Until), show.Optional(string(s.answer))})
+		list = append(list, stepJSON{relay.FormatTime(s.At), s.At.Sub(last).Milliseconds(), s.What,
+			show.Optional(string(s.Key)), show.Optional(s.KeyLabel), show.Optional(s.Status), show.Optional(s.ClientTS),
+			show.Optional(s.Detail), show.Optional(s.Worker), show.OptionalTime(s.Until), show.Optional(string(s.answer))})
 		last = s.At
 	}
 	return a.PrintJSON(struct {
@@ -110,7 +111,8 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 
 func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 	m := t.Message
-	fmt.Fprintf(a.Stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
+	fmt.Fprintf(a.Stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type),
+		relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
 	w := show.NewTable(a.Stdout, "TIME", "AFTER", show.Heading("WHAT"), "KEY", "")
 	last := time.Time{}
 	for _, s := range steps(t) {
@@ -130,7 +132,8 @@ func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 		if m.Overdue {
 			overdue = " and overdue"
 		}
-		fmt.Fprintf(a.Stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, show.Gap(now.Sub(m.CreatedAt)))
+		fmt.Fprintf(a.Stdout, "\nstill %s%s, %s after the relay accepted it\n",
+			m.State, overdue, show.Gap(now.Sub(m.CreatedAt)))
 	}
 	_, err := fmt.Fprintf(a.Stdout, "\n%s\n", relay.Visible(judge(t).Text))
 	return err
@@ -176,7 +179,8 @@ func stepNote(t *inspect.Trace, s tracedStep) string {
 	case inspect.StepExpired:
 		return "its time ended at " + show.At(t.Message.ExpiresAt)
 	case inspect.StepClaimed:
-		return fmt.Sprintf("by the worker %s, until %s unless it renews", cmp.Or(s.Worker, "without a name"), show.At(s.Until))
+		return fmt.Sprintf("by the worker %s, until %s unless it renews",
+			cmp.Or(s.Worker, "without a name"), show.At(s.Until))
 	case inspect.StepReturned:
 		return "the lease ran out, or it was put off until then: it can be had again"
 	case stepAnswered:

@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"context"
@@ -50,8 +50,10 @@ next page comes with --before and the id in the last line.`,
 	f.StringVar(&l.conversation, "conversation", "", "only in the conversation with this `id`")
 	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateWords, cobra.ShellCompDirectiveNoFileComp))
-	f.BoolVar(&l.dead, "dead", false, "only those that came to nothing: expired, failed or rejected; short for --state dead")
-	f.BoolVar(&l.overdue, "overdue", false, "only those that their senders wanted acknowledged by now; short for --state overdue")
+	f.BoolVar(&l.dead, "dead", false,
+		"only those that came to nothing: expired, failed or rejected; short for --state dead")
+	f.BoolVar(&l.overdue, "overdue", false,
+		"only those that their senders wanted acknowledged by now; short for --state overdue")
 	f.StringVar(&l.Status, "status", "", "only with this `status` in the latest ack, as in failed")
 	f.StringVar(&l.Type, "type", "", "only of this message `type`")
 	f.StringVar(&l.Priority, "priority", "", "only of this `priority`")
@@ -108,7 +110,8 @@ func (l *listFlags) read(now time.Time) (err error) {
 	if l.Limit < 1 {
 		return cli.Usagef("--limit must be at least 1")
 	}
-	l.Conversation, l.Before, l.After = relay.ConversationID(l.conversation), relay.MessageID(l.before), relay.MessageID(l.after)
+	l.Conversation, l.Before, l.After = relay.ConversationID(l.conversation), relay.MessageID(l.before),
+		relay.MessageID(l.after)
 	return nil
 }
 
@@ -184,7 +187,8 @@ func (a *app) messageTable(list []*relay.Message) error {
 		if m.Overdue {
 			state += ", overdue"
 		}
-		w.Row(show.At(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, show.StateColour(m.State.String(), status).Paint(state), m.PayloadBytes)
+		w.Row(show.At(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority,
+			show.StateColour(m.State.String(), status).Paint(state), m.PayloadBytes)
 	}
 	return w.End()
 }

@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"context"
@@ -127,7 +127,8 @@ func (a *app) printWaiting(w *inspect.Waiting, health string) error {
 		Deferred int           `json:"deferred"`
 		Overdue  int           `json:"overdue"`
 		Messages []message     `json:"messages"`
-	}{w.Mecha, health, w.Removed, w.LiveKeys, show.OptionalTime(w.LastSeen), w.Pending, w.Held, w.Deferred, w.Overdue, messages})
+	}{w.Mecha, health, w.Removed, w.LiveKeys, show.OptionalTime(w.LastSeen), w.Pending, w.Held, w.Deferred,
+		w.Overdue, messages})
 }
 
 // health says in one sentence how a Mecha is, and what waits for it.

@@ -1,4 +1,4 @@
-package cmd
+package look
 
 import (
 	"bytes"
@@ -28,7 +28,8 @@ with or without a server on it, and do not slow the server down.`,
   relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7`,
 	}
 	cli.Group(cmd)
-	cmd.AddCommand(a.messageList(), a.messageShow(), a.messageTail(), a.messageTrace(), a.messageConversation(), a.statsCommand())
+	cmd.AddCommand(a.messageList(), a.messageShow(), a.messageTail(), a.messageTrace(), a.messageConversation(),
+		a.statsCommand())
 	return cmd
 }
 
@@ -101,7 +102,8 @@ line.`,
 				return cli.Usagef("--limit must be at least 1")
 			}
 			return a.WithInspector(func(in *db.Inspector) error {
-				return a.printConversation(cmd.Context(), in, inspect.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
+				return a.printConversation(cmd.Context(), in,
+					inspect.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
@@ -158,8 +160,9 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 	if m.Type != relay.DefaultType {
 		state = m.Type + ", " + state
 	}
-	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
-		show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout), show.Grey.Paint(string(m.ID)).On(a.Stdout), show.Payload(m.Payload))
+	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)),
+		relay.Visible(string(m.To)), show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout),
+		show.Grey.Paint(string(m.ID)).On(a.Stdout), show.Payload(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}
