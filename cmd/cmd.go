@@ -16,6 +16,7 @@ import (
 	"relay/cmd/internal/agent"
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/look"
+	"relay/cmd/internal/operate"
 	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
@@ -57,14 +58,12 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{Group: "server", Make: serve.Command},
 		{Group: "look", Make: serve.ConsoleCommand},
 		{Group: "operating", Make: cluster.Command},
-		{Under: "search", Make: func(a *cli.App) *cobra.Command { return (&app{a}).searchForget() }}},
+	},
 		cli.Commands("server", (*app).demoCommand),
-		cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
+		operate.Commands,
 		agent.Commands,
 		cli.Commands("agents", (*app).mcpCommand),
 		look.Commands,
-		cli.Commands("operating", (*app).backupCommand, (*app).restoreCommand,
-			(*app).checkCommand, (*app).pruneCommand, (*app).compactCommand),
 		cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand, (*app).asyncAPICommand,
 			(*app).manCommand, (*app).versionCommand, (*app).completionCommand))
 	a.teachChoices(root)

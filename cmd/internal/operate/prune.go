@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"cmp"
@@ -51,7 +51,8 @@ everything.`,
 	}
 	cmd.Flags().Var(&age, "older-than", "the `age`, as in 30d or 12h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count the messages")
-	cmd.Flags().BoolVar(&force, "force", false, "believe the clock, though no server was sure of its own for more than a day")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"believe the clock, though no server was sure of its own for more than a day")
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -65,7 +66,8 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 			return err
 		}
 		if ahead := now.Sub(seen); !seen.IsZero() && ahead > unseenClock && !force && !dry {
-			return fmt.Errorf("the clock says %s, and a server was sure of its clock at %s for the last time: if the clock is right, --force removes the messages",
+			return fmt.Errorf("the clock says %s, and a server was sure of its clock at %s for the last time: "+
+				"if the clock is right, --force removes the messages",
 				relay.FormatTime(now), relay.FormatTime(seen))
 		}
 		due, err = in.Prunable(ctx, now.Add(-age), now)
@@ -79,18 +81,20 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 	}
 	if due.Messages > 0 { // noted before, because the removal goes on even if this command is killed
 		err := a.WithDB(false, func(d *db.DB) error {
-			return d.Note(relay.ActPruneBegun, fmt.Sprintf("%d messages from before %s", due.Messages, relay.FormatTime(now.Add(-age))))
+			return d.Note(relay.ActPruneBegun, fmt.Sprintf("%d messages from before %s",
+				due.Messages, relay.FormatTime(now.Add(-age))))
 		})
 		if err != nil {
 			return err
 		}
 	}
 	progress, end := show.Reporting(a.Stderr)
-	result, err := db.Prune(ctx, db.PruneOptions{Path: a.DBPath, Schema: a.Schema, Before: now.Add(-age), Total: int64(due.Messages),
-		Progress: func(done, total int64) { progress("removing", done, total) }})
+	result, err := db.Prune(ctx, db.PruneOptions{Path: a.DBPath, Schema: a.Schema, Before: now.Add(-age),
+		Total: int64(due.Messages), Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
 	if result.Messages > 0 {
-		noted := a.Note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), show.Bytes(result.Bytes)))
+		noted := a.Note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload",
+			result.Messages, relay.FormatTime(now.Add(-age)), show.Bytes(result.Bytes)))
 		err = cmp.Or(err, noted)
 	}
 	if errors.Is(err, context.Canceled) {

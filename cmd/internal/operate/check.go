@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"context"
@@ -43,7 +43,8 @@ stop the server and restore a backup.`,
 			return a.check(cmd.Context(), a.DBPath, quick)
 		},
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the checks that read every payload or compare indexes with their tables")
+	cmd.Flags().BoolVar(&quick, "quick", false,
+		"leave out the checks that read every payload or compare indexes with their tables")
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -129,7 +130,8 @@ func (a *app) printChecked(r file.CheckResult) error {
 			Faults   int    `json:"faults"`
 			Warnings int    `json:"warnings"`
 			TookMS   int64  `json:"took_ms"`
-		}{r.Path, r.Faults == 0, r.Schema, r.Bytes, r.Messages, r.Mechas, r.Checks, r.Faults, r.Warnings, r.Took.Milliseconds()})
+		}{r.Path, r.Faults == 0, r.Schema, r.Bytes, r.Messages, r.Mechas, r.Checks, r.Faults, r.Warnings,
+			r.Took.Milliseconds()})
 	}
 	_, err := fmt.Fprintf(a.Stdout, "%s: %d messages, %d Mechas, schema %d; %d checks, %s\n",
 		r.Path, r.Messages, r.Mechas, r.Schema, r.Checks, show.Count(r.Faults, "fault"))

@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"fmt"
@@ -94,7 +94,8 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 			Secret    *string       `json:"signing_secret"`
 			CreatedAt string        `json:"created_at"`
 			ExpiresAt *string       `json:"expires_at"`
-		}{k.ID, k.Mecha.Address, k.Text, show.Optional(k.Secret), relay.FormatTime(k.CreatedAt), show.OptionalTime(k.ExpiresAt)})
+		}{k.ID, k.Mecha.Address, k.Text, show.Optional(k.Secret), relay.FormatTime(k.CreatedAt),
+			show.OptionalTime(k.ExpiresAt)})
 	}
 	fmt.Fprintf(a.Stdout, "%s  %s\n", k.Mecha.Address, k.Text)
 	if k.Secret != "" {
@@ -150,7 +151,8 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
 		if !a.JSON {
-			w.Row(k.ID, k.Mecha.Address, show.Dash(k.Label), keyColour[state].Paint(state), show.TimeOrDash(k.CreatedAt), show.TimeOrDash(k.ExpiresAt), show.TimeOrDash(k.LastUsedAt))
+			w.Row(k.ID, k.Mecha.Address, show.Dash(k.Label), keyColour[state].Paint(state), show.TimeOrDash(k.CreatedAt),
+				show.TimeOrDash(k.ExpiresAt), show.TimeOrDash(k.LastUsedAt))
 			continue
 		}
 		err := a.PrintJSON(struct {
@@ -230,7 +232,8 @@ before.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&overlap, "overlap", "24h", "`time` for which both keys work, as in 24h or 7d; 0 ends the old key now")
+	cmd.Flags().StringVar(&overlap, "overlap", "24h",
+		"`time` for which both keys work, as in 24h or 7d; 0 ends the old key now")
 	a.DBFlag(cmd)
 	return cmd
 }

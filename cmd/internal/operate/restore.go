@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"context"
@@ -62,7 +62,8 @@ The backup does not have what came after it:
 	_ = cmd.MarkFlagDirname("from")
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database, and keep it under another name")
 	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the backup; it may have faults")
-	cmd.Flags().BoolVar(&o.RevokeNewer, "revoke-newer", false, "keep what the replaced database has revoked or rotated since the backup; needs --force")
+	cmd.Flags().BoolVar(&o.RevokeNewer, "revoke-newer", false,
+		"keep what the replaced database has revoked or rotated since the backup; needs --force")
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -74,7 +75,8 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 		return err
 	}
 	if len(copies) == 0 {
-		return fmt.Errorf("there is no copy in %s: relay backup --every makes them, with names as relay-20260131T120000.000Z.db", folder)
+		return fmt.Errorf("there is no copy in %s: relay backup --every makes them, "+
+			"with names as relay-20260131T120000.000Z.db", folder)
 	}
 	for _, c := range copies {
 		o.From = c.Path
@@ -84,7 +86,8 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 		}
 		fmt.Fprintf(a.Stderr, "%s is passed over: %v\n", filepath.Base(c.Path), err)
 	}
-	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed", show.Count(len(copies), "backup"), folder)
+	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed",
+		show.Count(len(copies), "backup"), folder)
 }
 
 // restore restores the backup o.From. chosen is the copy that it is, if it was not the user
@@ -102,7 +105,8 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 		return a.notRestored(o, r, err)
 	}
 	if err := a.removeIndexes(r.Path); err != nil {
-		return fmt.Errorf("the database is restored, but its search index could not be removed; remove it before the server starts: %w", err)
+		return fmt.Errorf("the database is restored, but its search index could not be removed; "+
+			"remove it before the server starts: %w", err)
 	}
 	if a.JSON {
 		done := restored{
@@ -116,10 +120,12 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 		return a.PrintJSON(done)
 	}
 	if chosen != nil {
-		fmt.Fprintf(a.Stderr, "(from %s, made %s, newest write %s)\n", filepath.Base(chosen.Path), agoOrAhead(began.Sub(chosen.At)), newestWrite(r.Last))
+		fmt.Fprintf(a.Stderr, "(from %s, made %s, newest write %s)\n",
+			filepath.Base(chosen.Path), agoOrAhead(began.Sub(chosen.At)), newestWrite(r.Last))
 	}
 	if ahead := r.Last.Time().Sub(began); ahead > time.Minute {
-		fmt.Fprintf(a.Stderr, "The newest write is %s ahead of this machine's clock. Set the clock before the server starts, or created_at stands still for so long.\n", show.Gap(ahead))
+		fmt.Fprintf(a.Stderr, "The newest write is %s ahead of this machine's clock. "+
+			"Set the clock before the server starts, or created_at stands still for so long.\n", show.Gap(ahead))
 	}
 	if r.Kept != "" {
 		fmt.Fprintf(a.Stderr, "(the database from before is now %s)\n", r.Kept)
@@ -145,7 +151,8 @@ func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error
 		return errors.New("interrupted: nothing was changed")
 	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from)), err}
+		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, "+
+			"and --no-check restores the backup all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from)), err}
 	}
 	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }
@@ -162,13 +169,14 @@ func (f *faulty) Unwrap() error { return f.cause }
 // restored is the output of restore with --json.
 type restored struct {
 	copied
-	From     *string      `json:"from,omitempty"`            // with --from: the copy that was chosen
-	MadeAt   *string      `json:"made_at,omitempty"`         // with --from: when that copy was made
-	Newest   *string      `json:"newest_write_at,omitempty"` // with --from: the time of the last write in that copy, if there is one
-	Kept     *string      `json:"kept,omitempty"`            // the path of the replaced database
-	Revived  []revivedKey `json:"revived_keys"`              // the keys that the replaced database had ended
-	Ended    bool         `json:"revoked_again"`             // false: these keys work again
-	KeysRead bool         `json:"keys_compared"`             // false: the keys of the replaced database could not be read
+	From   *string `json:"from,omitempty"`    // with --from: the copy that was chosen
+	MadeAt *string `json:"made_at,omitempty"` // with --from: when that copy was made
+	// with --from: the time of the last write in that copy, if there is one
+	Newest   *string      `json:"newest_write_at,omitempty"`
+	Kept     *string      `json:"kept,omitempty"` // the path of the replaced database
+	Revived  []revivedKey `json:"revived_keys"`   // the keys that the replaced database had ended
+	Ended    bool         `json:"revoked_again"`  // false: these keys work again
+	KeysRead bool         `json:"keys_compared"`  // false: the keys of the replaced database could not be read
 }
 
 type revivedKey struct {
@@ -191,7 +199,8 @@ func revivedJSON(keys []file.RevivedKey) []revivedKey {
 // work again.
 func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 	if r.KeysUnread != nil {
-		fmt.Fprintf(a.Stderr, "Keys that were revoked since the backup work again. This command cannot list them: %v\n", r.KeysUnread)
+		fmt.Fprintf(a.Stderr, "Keys that were revoked since the backup work again. This command cannot list them: %v\n",
+			r.KeysUnread)
 		return
 	}
 	if len(r.Revived) == 0 {
@@ -210,7 +219,8 @@ func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 		fmt.Fprintf(a.Stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, relay.Visible(k.Label))
 	}
 	if !ended {
-		fmt.Fprintln(a.Stderr, "(relay key revoke KEY_ID revokes one again; with --revoke-newer, relay restore would have kept them all ended)")
+		fmt.Fprintln(a.Stderr,
+			"(relay key revoke KEY_ID revokes one again; with --revoke-newer, relay restore would have kept them all ended)")
 	}
 }
 

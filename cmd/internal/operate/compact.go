@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"context"
@@ -43,7 +43,8 @@ func (a *app) compact(ctx context.Context) error {
 	if err != nil {
 		return system.Denied(a.DBPath, true, err)
 	}
-	if err := a.Note(relay.ActCompacted, fmt.Sprintf("%s before, %s after", show.Bytes(r.Before), show.Bytes(r.After))); err != nil {
+	if err := a.Note(relay.ActCompacted, fmt.Sprintf("%s before, %s after",
+		show.Bytes(r.Before), show.Bytes(r.After))); err != nil {
 		return err
 	}
 	if a.JSON {

@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"context"
@@ -24,9 +24,11 @@ type everyOptions struct {
 const leastInterval = time.Second
 
 func (e *everyOptions) flags(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&e.interval, "every", 0, "make a copy in DIR at each `interval`, from 1s, until the command is ended")
+	cmd.Flags().DurationVar(&e.interval, "every", 0,
+		"make a copy in DIR at each `interval`, from 1s, until the command is ended")
 	cmd.Flags().IntVar(&e.keep, "keep", 24, "with --every: how many copies stay in DIR")
-	cmd.Flags().StringVar(&e.logFormat, "log-format", "auto", "with --every: text, json, or auto: text on a terminal, else json")
+	cmd.Flags().StringVar(&e.logFormat, "log-format", "auto",
+		"with --every: text, json, or auto: text on a terminal, else json")
 }
 
 // check refuses values and combinations of flags that make no sense.
@@ -82,7 +84,9 @@ func (a *app) backupEvery(ctx context.Context, o file.BackupOptions, e everyOpti
 
 // sayCopied logs what became of one copy, or prints it with --json. Its error is that of
 // printing.
-func (a *app) sayCopied(log *slog.Logger, r file.BackupResult, o file.BackupOptions, took time.Duration, failed error) error {
+func (a *app) sayCopied(
+	log *slog.Logger, r file.BackupResult, o file.BackupOptions, took time.Duration, failed error,
+) error {
 	switch {
 	case failed != nil && r.Path == "":
 		log.Error("no copy was made; the next interval tries again", "error", notCopied(o, r, failed))

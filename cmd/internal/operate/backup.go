@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"context"
@@ -87,7 +87,8 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 func notCopied(o file.BackupOptions, r file.BackupResult, err error) error {
 	if file.IsFaulty(err) {
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from))
+		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, "+
+			"and --no-check keeps the copy all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from))
 	}
 	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }

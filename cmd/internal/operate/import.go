@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"bufio"
@@ -64,7 +64,8 @@ func (a *app) importCard(args []string, as string) error {
 		return cli.Plain(err)
 	}
 	return a.WithDB(a.MayCreate, func(d *db.DB) error {
-		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p.Stored()}); err != nil {
+		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Register: true,
+			Profile: p.Stored()}); err != nil {
 			return cli.Plain(err)
 		}
 		if a.JSON {
@@ -96,7 +97,8 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error
 	if err := d.Note(relay.ActImportBegun, "from "+relay.Quote(name)); err != nil {
 		return cli.Plain(err)
 	}
-	i := &importer{app: a, db: d, progress: show.NewProgress(a.Stderr, "importing", size), writing: make(chan struct{}, importAtOnce)}
+	i := &importer{app: a, db: d, progress: show.NewProgress(a.Stderr, "importing", size),
+		writing: make(chan struct{}, importAtOnce)}
 	began := time.Now()
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()
@@ -136,7 +138,8 @@ func (a *app) printImported(done, failed int, took time.Duration) (err error) {
 	if a.JSON {
 		err = a.PrintJSON(map[string]any{"imported": done, "failed": failed})
 	} else {
-		_, err = fmt.Fprintf(a.Stdout, "%d imported, %d failed, %.0f a second\n", done, failed, float64(done)/max(took.Seconds(), 0.001))
+		_, err = fmt.Fprintf(a.Stdout, "%d imported, %d failed, %.0f a second\n",
+			done, failed, float64(done)/max(took.Seconds(), 0.001))
 	}
 	if err == nil && failed > 0 {
 		err = cli.ExitFailure

@@ -1,4 +1,4 @@
-package cmd
+package operate
 
 import (
 	"context"
@@ -89,7 +89,8 @@ func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
 					return err
 				}
 			} else {
-				w.Row(e.Address, show.Dash(e.DisplayName), show.Dash(strings.Join(e.Tags, " ")), e.Visibility, show.TimeOrDash(e.UpdatedAt))
+				w.Row(e.Address, show.Dash(e.DisplayName), show.Dash(strings.Join(e.Tags, " ")), e.Visibility,
+					show.TimeOrDash(e.UpdatedAt))
 			}
 		}
 		if len(page) < directoryPage {
