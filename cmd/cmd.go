@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/cluster"
+	"relay/cmd/internal/about"
 	"relay/cmd/internal/agent"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/demo"
 	"relay/cmd/internal/look"
 	"relay/cmd/internal/operate"
 	"relay/cmd/internal/serve"
@@ -56,16 +58,15 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	}
 	a.Assemble(root, []cli.Command{
 		{Group: "server", Make: serve.Command},
+		{Group: "server", Make: demo.Command},
 		{Group: "look", Make: serve.ConsoleCommand},
 		{Group: "operating", Make: cluster.Command},
 	},
-		cli.Commands("server", (*app).demoCommand),
 		operate.Commands,
 		agent.Commands,
 		cli.Commands("agents", (*app).mcpCommand),
 		look.Commands,
-		cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand, (*app).asyncAPICommand,
-			(*app).manCommand, (*app).versionCommand, (*app).completionCommand))
-	a.teachChoices(root)
+		about.Commands)
+	about.TeachChoices(a.App, root)
 	return root
 }

@@ -1,4 +1,4 @@
-package cmd
+package about
 
 import (
 	"encoding/json"
@@ -10,12 +10,14 @@ import (
 )
 
 func (a *app) openAPICommand() *cobra.Command {
-	return a.documentCommand("openapi", "Print the HTTP API as an OpenAPI 3.1 document", `Print the description of the HTTP API that this program serves: every path,
+	return a.documentCommand("openapi", "Print the HTTP API as an OpenAPI 3.1 document",
+		`Print the description of the HTTP API that this program serves: every path,
 answer, refusal, field and header. A server gives the same at /openapi.json.`, http.OpenAPI)
 }
 
 func (a *app) asyncAPICommand() *cobra.Command {
-	return a.documentCommand("asyncapi", "Print the WebSocket's frames as an AsyncAPI 3.0 document", `Print the description of the WebSocket that this program serves: every frame and
+	return a.documentCommand("asyncapi", "Print the WebSocket's frames as an AsyncAPI 3.0 document",
+		`Print the description of the WebSocket that this program serves: every frame and
 close code. A server gives the same at /asyncapi.json.`, http.AsyncAPI)
 }
 

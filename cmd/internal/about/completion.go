@@ -1,4 +1,4 @@
-package cmd
+package about
 
 import (
 	"context"
@@ -43,9 +43,10 @@ bash-completion.`,
 	} {
 		bare := false
 		c := &cobra.Command{
-			Use:     s.name,
-			Short:   "Print completions for " + s.shell,
-			Long:    "Print completions for " + s.shell + ". The first example loads them into the running\nshell, the second into every new one.",
+			Use:   s.name,
+			Short: "Print completions for " + s.shell,
+			Long: "Print completions for " + s.shell +
+				". The first example loads them into the running\nshell, the second into every new one.",
 			Example: "  " + s.now + "\n  " + s.forever,
 			Args:    cli.Exactly(0, "no arguments"),
 			RunE:    func(cmd *cobra.Command, _ []string) error { return s.write(cmd.Root(), a.Stdout, !bare) },
@@ -116,7 +117,8 @@ func ofNewest(value func(*relay.Message) string) chooser {
 		for _, m := range messages {
 			if v := value(m); !seen[v] {
 				seen[v] = true
-				list = append(list, choice{v, fmt.Sprintf("%s → %s, %s, %s", m.From, m.To, m.State, m.CreatedAt.UTC().Format(time.DateTime))})
+				list = append(list,
+					choice{v, fmt.Sprintf("%s → %s, %s, %s", m.From, m.To, m.State, m.CreatedAt.UTC().Format(time.DateTime))})
 			}
 		}
 		return list, err
@@ -135,15 +137,18 @@ func messageOrAddress(in *db.Inspector, prefix string) ([]choice, error) {
 // argumentChoices has the words of usage lines for keys, flagChoices and
 // wordChoices the names of flags.
 var (
-	argumentChoices = map[string]chooser{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices, "ID": messageChoices, "ID|ADDRESS": messageOrAddress}
-	flagChoices     = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
+	argumentChoices = map[string]chooser{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices,
+		"ID": messageChoices, "ID|ADDRESS": messageOrAddress}
+	flagChoices = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
 		"conversation": conversationChoices, "before": messageChoices, "after": messageChoices, "in-reply-to": messageChoices}
 	wordChoices = map[string][]string{"direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},
 		"log-format": cli.LogFormats, "log-level": cli.LogLevels}
 )
 
-// teachChoices gives every command the completions of its arguments and flags.
+// TeachChoices gives every command the completions of its arguments and flags.
 // Its usage line says which arguments it takes.
+func TeachChoices(a *cli.App, root *cobra.Command) { (&app{a}).teachChoices(root) }
+
 func (a *app) teachChoices(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.teachChoices(c)

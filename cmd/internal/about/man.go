@@ -1,4 +1,4 @@
-package cmd
+package about
 
 import (
 	"bytes"
@@ -33,7 +33,8 @@ there is none.`,
 			if a.JSON {
 				return a.PrintJSON(map[string]any{"dir": args[0], "files": n})
 			}
-			_, err = fmt.Fprintf(a.Stdout, "%d pages in %s (man -l %s)\n", n, args[0], relay.ShellWord(filepath.Join(args[0], "relay.1")))
+			_, err = fmt.Fprintf(a.Stdout, "%d pages in %s (man -l %s)\n",
+				n, args[0], relay.ShellWord(filepath.Join(args[0], "relay.1")))
 			return err
 		},
 	}
@@ -64,7 +65,8 @@ type manual struct{ bytes.Buffer }
 // program always makes the same page.
 func page(cmd *cobra.Command) []byte {
 	m := &manual{}
-	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), cli.BuildVersion().Version)
+	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n",
+		strings.ToUpper(pageName(cmd)), cli.BuildVersion().Version)
 	m.section("NAME")
 	fmt.Fprintf(m, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	m.section("SYNOPSIS")

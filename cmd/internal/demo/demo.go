@@ -1,4 +1,6 @@
-package cmd
+// Package demo is relay demo: a server and its clients in one process, which tell the
+// whole story on a temporary database.
+package demo
 
 import (
 	"context"
@@ -21,7 +23,8 @@ import (
 	"relay/http/client"
 )
 
-func (a *app) demoCommand() *cobra.Command {
+// Command makes relay demo.
+func Command(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "See the whole story in one command, on a temporary database",
@@ -40,7 +43,7 @@ history. Nothing is left behind.`,
 				return err
 			}
 			defer os.RemoveAll(dir)
-			d := &demo{app: a, out: a.Stdout, file: filepath.Join(dir, "relay.db")}
+			d := &demo{App: a, out: a.Stdout, file: filepath.Join(dir, "relay.db")}
 			if a.JSON {
 				d.out = io.Discard
 			}
@@ -58,7 +61,7 @@ history. Nothing is left behind.`,
 
 // demo is the story that relay demo tells, with a real server and real clients.
 type demo struct {
-	*app
+	*cli.App
 	out     io.Writer
 	file    string          // the database
 	in      *serve.Instance // nil while the relay is stopped
@@ -96,7 +99,8 @@ func (d *demo) begin(ctx context.Context) error {
 }
 
 func (d *demo) serve(ctx context.Context) (err error) {
-	d.in, err = serve.Start(ctx, d.App, slog.New(slog.DiscardHandler), "--addr=127.0.0.1:0", "--require-message-signature", "--db", d.file)
+	d.in, err = serve.Start(ctx, d.App, slog.New(slog.DiscardHandler), "--addr=127.0.0.1:0",
+		"--require-message-signature", "--db", d.file)
 	if err != nil || d.keys[0] == "" {
 		return err
 	}
@@ -187,7 +191,8 @@ func (d *demo) talk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := listening.Send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": relay.FormatTime(time.Now())}); err != nil {
+	if err := listening.Send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed",
+		"client_ts": relay.FormatTime(time.Now())}); err != nil {
 		return err
 	}
 	var receipt pushed
@@ -260,7 +265,9 @@ func (d *demo) lookBack(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) send(ctx context.Context, from *client.Client, to relay.Address, payload, conversation string) (*client.Sent, error) {
+func (d *demo) send(
+	ctx context.Context, from *client.Client, to relay.Address, payload, conversation string,
+) (*client.Sent, error) {
 	// Not marshalled: that would compact the payload, which is received exactly as it is sent.
 	sent, err := from.Send(ctx, string(to), []byte(payload), client.SendOptions{ConversationID: conversation})
 	if err == nil {
