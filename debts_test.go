@@ -2,14 +2,12 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"cmd", "files of a package", 40},
-	{"db", "files of a package", 71},
+	{"db", "files of a package", 70},
 	{"cmd/cluster/cluster.go", "lines of a file", 451},
-	{"cmd", "lines of a package", 5300},
 	{"cmd/bench", "lines of a package", 4300},
 	{"db", "lines of a package", 11700},
 	{"core", "lines of the core", 66000},
-	{"cmd", "long lines", 90},
+	{"cmd", "long lines", 10},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/a2a/ring", "long lines", 20},
 	{"cmd/bench", "long lines", 50},

@@ -16,7 +16,17 @@ type row struct{ dir, ours, unseen string }
 // below it here. The rows of a ring are in its folder, in house.txt.
 var house = []row{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/cluster cmd/internal/cli cmd/internal/remote cmd/internal/serve cmd/internal/show cmd/internal/system cmd/mcp http http/client http/docs search db db/admin db/file db/inspect db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/cluster cmd/internal/about cmd/internal/agent cmd/internal/cli cmd/internal/demo cmd/internal/look cmd/internal/operate cmd/internal/remote cmd/internal/serve cmd/internal/show cmd/internal/system cmd/mcp", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd/internal/agent", "cmd/internal/cli cmd/internal/remote cmd/internal/show cmd/internal/system db/relay http/client",
+		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/inspect db/relay http",
+		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/operate", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/file db/relay search",
+		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/about", "cmd/internal/cli db db/inspect db/relay http http/docs",
+		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/demo", "cmd/internal/cli cmd/internal/serve db/relay http/client",
+		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system cmd/mcp cmd/metrics http http/console http/console/operator ws search db db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/cluster", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/admin db/cluster db/file", "modernc.org database/sql net github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/mcp", "http/client db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},

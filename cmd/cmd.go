@@ -13,7 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/cluster"
+	"relay/cmd/internal/about"
+	"relay/cmd/internal/agent"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/demo"
+	"relay/cmd/internal/look"
+	"relay/cmd/internal/operate"
 	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
@@ -53,20 +58,15 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	}
 	a.Assemble(root, []cli.Command{
 		{Group: "server", Make: serve.Command},
+		{Group: "server", Make: demo.Command},
 		{Group: "look", Make: serve.ConsoleCommand},
 		{Group: "operating", Make: cluster.Command},
-		{Under: "search", Make: func(a *cli.App) *cobra.Command { return (&app{a}).searchForget() }}},
-		cli.Commands("server", (*app).demoCommand),
-		cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
-		cli.Commands("client", (*app).sendCommand, (*app).askCommand, (*app).listenCommand, (*app).inboxCommand,
-			(*app).replyCommand, (*app).ackCommand, (*app).deliverCommand, (*app).searchCommand, (*app).whoamiCommand,
-			(*app).curlCommand, (*app).signCommand),
+	},
+		operate.Commands,
+		agent.Commands,
 		cli.Commands("agents", (*app).mcpCommand),
-		cli.Commands("look", (*app).messageCommand, (*app).whyCommand, (*app).statsCommand),
-		cli.Commands("operating", (*app).readyzCommand, (*app).auditCommand, (*app).backupCommand, (*app).restoreCommand,
-			(*app).checkCommand, (*app).pruneCommand, (*app).compactCommand),
-		cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand, (*app).asyncAPICommand,
-			(*app).manCommand, (*app).versionCommand, (*app).completionCommand))
-	a.teachChoices(root)
+		look.Commands,
+		about.Commands)
+	about.TeachChoices(a.App, root)
 	return root
 }

@@ -119,13 +119,10 @@ func (s *sending) wakeConversation(t *engine.Tx, conversation int64) error {
 // endConversations removes dormant conversations whose last message was removed before a
 // time, in Unix ms: at most so many rows. more says that there are others.
 func (s *sending) endConversations(t *engine.Tx, before int64, most int) (more bool, err error) {
-	var ended []int64
 	limit := most
 	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))
-	for r.Next() {
-		ended = append(ended, r.Int(0))
-	}
-	if err := r.Close(); err != nil {
+	ended, err := engine.All(r, func(r *sqlite.Rows) int64 { return r.Int(0) })
+	if err != nil {
 		return false, err
 	}
 	for _, c := range ended {

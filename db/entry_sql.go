@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -149,17 +150,10 @@ func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	return e, err
 }
 
-func entries(x *engine.Rx, card bool, where string, args ...any) (all []relay.Entry, err error) {
-	r := x.C.Query(entryColumns+where, args...)
-	for r.Next() {
-		e, err := readEntry(r, card)
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		all = append(all, e)
-	}
-	return all, r.Close()
+func entries(x *engine.Rx, card bool, where string, args ...any) ([]relay.Entry, error) {
+	all, _, err := engine.Page(x.C.Query(entryColumns+where, args...), math.MaxInt,
+		func(r *sqlite.Rows) (relay.Entry, error) { return readEntry(r, card) })
+	return all, err
 }
 
 // EntriesAfter gives up to limit Mechas whose revision is greater than revision, by

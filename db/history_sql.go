@@ -239,19 +239,7 @@ func (h *history) setNext(x *engine.Rx) {
 
 // readMessages reads up to limit messages of a query. more tells that it has another.
 func readMessages(x *engine.Rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
-	r := x.C.Query(text, args...)
-	for r.Next() {
-		if more = len(all) == limit; more {
-			break
-		}
-		m, err := readMessage(x, r)
-		if err != nil {
-			r.Close()
-			return nil, false, err
-		}
-		all = append(all, m)
-	}
-	return all, more, r.Close()
+	return engine.Page(x.C.Query(text, args...), limit, func(r *sqlite.Rows) (*relay.Message, error) { return readMessage(x, r) })
 }
 
 // countRange counts the rows of a range up to its limit, and gives the last one.

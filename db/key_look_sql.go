@@ -53,17 +53,10 @@ func keyPage(x *engine.Rx, q inspect.KeyQuery, where string, args ...any) (list 
 		state = int64(*q.State)
 	}
 	args = append([]any{x.Now.UnixMilli(), x.Now.Add(inspect.KeySoon).UnixMilli()}, args...)
-	r := x.C.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...)
-	for r.Next() {
-		if more = len(list) == q.Limit; more {
-			break
-		}
-		list = append(list, readLookedKey(r))
-	}
-	return list, more, r.Close()
+	return engine.Page(x.C.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...), q.Limit, readLookedKey)
 }
 
-func readLookedKey(r *sqlite.Rows) inspect.Key {
+func readLookedKey(r *sqlite.Rows) (inspect.Key, error) {
 	return inspect.Key{ID: relay.KeyID(r.Text(0)), Mecha: relay.Address(r.Text(1)), Label: r.Text(2), CreatedAt: relay.UnixMilli(r.Int(3)), ExpiresAt: relay.UnixMilli(r.Int(4)),
-		RevokedAt: relay.UnixMilli(r.Int(5)), LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: inspect.KeyState(r.Int(9))}
+		RevokedAt: relay.UnixMilli(r.Int(5)), LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: inspect.KeyState(r.Int(9))}, nil
 }

@@ -134,12 +134,8 @@ func (d *directory) findKeys(ctx context.Context, where string, arg any) ([]*rel
 	return engine.Get(ctx, d.w.In(d.w.Readers.Key()), func(x *engine.Rx) ([]*relay.Key, error) { return keys(x, where, arg) })
 }
 
-func keys(x *engine.Rx, where string, arg any) (all []*relay.Key, err error) {
-	r := x.C.Query(keyColumns+" WHERE "+where, arg)
-	for r.Next() {
-		all = append(all, readKey(r))
-	}
-	return all, r.Close()
+func keys(x *engine.Rx, where string, arg any) ([]*relay.Key, error) {
+	return engine.All(x.C.Query(keyColumns+" WHERE "+where, arg), readKey)
 }
 
 func readKey(r *sqlite.Rows) *relay.Key {

@@ -9,6 +9,7 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -137,12 +138,9 @@ func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, er
 
 // Addresses lists up to limit registered addresses that begin with prefix, sorted.
 func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) {
-	return see(i, func(x *engine.Rx) (all []relay.Address, err error) {
+	return see(i, func(x *engine.Rx) ([]relay.Address, error) {
 		r := x.C.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix, int64(limit))
-		for r.Next() {
-			all = append(all, relay.Address(r.Text(0)))
-		}
-		return all, r.Close()
+		return engine.All(r, func(r *sqlite.Rows) relay.Address { return relay.Address(r.Text(0)) })
 	})
 }
 

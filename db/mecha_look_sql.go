@@ -24,12 +24,10 @@ const (
 	profileMost = 20_000
 )
 
-// pageOfMechas passes over ?5 rows of the index of addresses, and reads ?4.
-const pageOfMechas = `SELECT m.id, m.address, m.created_at,
-		(SELECT count(*) FROM mecha_key k WHERE ` + liveKey + `),
-		(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id)
-	FROM (SELECT id FROM mecha INDEXED BY sqlite_autoindex_mecha_1 WHERE removed_at IS NULL AND (?2 = '' OR instr(lower(address), ?2) > 0) AND id NOT IN (SELECT value FROM json_each(?3))
-		ORDER BY address LIMIT ?4 OFFSET ?5) f JOIN mecha m ON m.id = f.id ORDER BY m.address`
+// pageOfMechas passes over ?4 rows of the index of addresses, and reads ?3.
+const pageOfMechas = `SELECT id, address, created_at FROM mecha INDEXED BY sqlite_autoindex_mecha_1
+	WHERE removed_at IS NULL AND (?1 = '' OR instr(lower(address), ?1) > 0) AND id NOT IN (SELECT value FROM json_each(?2))
+	ORDER BY address LIMIT ?3 OFFSET ?4`
 
 // Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
 // cost is that of the rows it passes over, which are those of one index.
@@ -43,22 +41,17 @@ func (i Console) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, 
 		if err := late.readUnindexed(x, 0); err != nil {
 			return err
 		}
-		var sent []relay.Position
-		r := x.C.Query(pageOfMechas,
-			x.Now.UnixMilli(), strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
-		for r.Next() {
-			if more = len(list) == q.Limit; more {
-				break
-			}
-			list = append(list, inspect.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
-				LiveKeys: int(r.Int(3)), LastSeen: relay.UnixMilli(r.Int(4))})
-			sent = append(sent, max(relay.Position(r.Int(5)), late.sent[r.Int(0)]))
-		}
-		if err := r.Close(); err != nil {
+		r := x.C.Query(pageOfMechas, strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
+		list, more, err = engine.Page(r, q.Limit, func(r *sqlite.Rows) (inspect.Known, error) {
+			return inspect.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)),
+				Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))}}, nil
+		})
+		if err != nil {
 			return err
 		}
 		for n := range list {
-			if list[n].LastSeen, err = sawSend(x, list[n].LastSeen, sent[n]); err != nil {
+			k := &list[n]
+			if k.LiveKeys, k.LastSeen, err = late.seen(x, k.Number); err != nil {
 				return err
 			}
 		}
@@ -130,16 +123,11 @@ const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT 
 
 // leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
 func leases(x *engine.Rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
-	r := x.C.Query(mechaLeases,
-		int64(id), int64(leasesRead), int64(leasesShown+1))
-	for r.Next() {
-		if more = len(list) == leasesShown; more {
-			break
-		}
-		list = append(list, inspect.Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
-			Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5), Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))})
-	}
-	return list, more, r.Close()
+	r := x.C.Query(mechaLeases, int64(id), int64(leasesRead), int64(leasesShown+1))
+	return engine.Page(r, leasesShown, func(r *sqlite.Rows) (inspect.Lease, error) {
+		return inspect.Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
+			Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5), Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))}, nil
+	})
 }
 
 // MechaHour counts what a Mecha received, sent and acknowledged since a time, in spans of the
@@ -273,11 +261,7 @@ func listed(x *engine.Rx, ids []relay.MechaNumber) (all []inspect.Listed, err er
 			return nil, err
 		}
 		for _, e := range some {
-			h, err := healthOf(x, id)
-			if err != nil {
-				return nil, err
-			}
-			seen, err := sawSend(x, h.used, max(h.sent, late.sent[int64(id)]))
+			_, seen, err := late.seen(x, id)
 			if err != nil {
 				return nil, err
 			}

@@ -134,6 +134,15 @@ func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 	return r.Close()
 }
 
+// seen reads how many live keys a Mecha has, and when it was seen last.
+func (v *overview) seen(x *engine.Rx, id relay.MechaNumber) (liveKeys int, at time.Time, err error) {
+	h, err := healthOf(x, id)
+	if err == nil {
+		at, err = sawSend(x, h.used, max(h.sent, v.sent[int64(id)]))
+	}
+	return h.liveKeys, at, err
+}
+
 // mechasWaiting are the next Mechas, and whether received has a pending message of them.
 const mechasWaiting = "SELECT id, EXISTS (SELECT 1 FROM received WHERE mecha = id AND open = 1) FROM mecha WHERE id > ? ORDER BY id LIMIT ?"
 
@@ -229,12 +238,8 @@ func (v *overview) add(b *inspect.Box, ids *relay.IDs, all []waitingMessage, cou
 }
 
 // oldest reads the oldest messages of a Mecha that received has.
-func (v *overview) oldest(x *engine.Rx, id int64, most int) (list []waitingMessage, err error) {
-	r := x.C.Query(oldestWaiting, x.Now.UnixMilli(), id, int64(v.upto), int64(most))
-	for r.Next() {
-		list = append(list, readWaiting(r))
-	}
-	return list, r.Close()
+func (v *overview) oldest(x *engine.Rx, id int64, most int) ([]waitingMessage, error) {
+	return engine.All(x.C.Query(oldestWaiting, x.Now.UnixMilli(), id, int64(v.upto), int64(most)), readWaiting)
 }
 
 func allDead(list []waitingMessage) bool {

@@ -72,14 +72,7 @@ func (room *retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doome
 			ORDER BY expires_at, position LIMIT ?`
 		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(most + 1)}
 	}
-	r := t.C.Query(text, args...)
-	for r.Next() {
-		if more = len(all) == most; more {
-			break
-		}
-		all = append(all, readDoomed(r))
-	}
-	return all, more, r.Close()
+	return engine.Page(t.C.Query(text, args...), most, func(r *sqlite.Rows) (doomed, error) { return readDoomed(r), nil })
 }
 
 // readDoomed makes a doomed message of the present row.

@@ -172,17 +172,9 @@ func order(t *inspect.Trace) {
 	})
 }
 
-// rank orders the steps of one millisecond.
-func rank(k inspect.StepKind) int {
-	switch k {
-	case inspect.StepAccepted:
-		return 0
-	case inspect.StepReturned:
-		return 1
-	case inspect.StepPushed:
-		return 2
-	}
-	return 3
+// rank orders the steps of one millisecond: these come before all others.
+func rank(k inspect.StepKind) uint {
+	return uint(slices.Index([]inspect.StepKind{inspect.StepAccepted, inspect.StepReturned, inspect.StepPushed}, k))
 }
 
 // trace reads what one transaction has of a message's life: its receipts, and the situation. A

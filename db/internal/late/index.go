@@ -25,15 +25,9 @@ type Index[T Item[P], P ~int64] struct {
 // New returns an index that was not started.
 func New[T Item[P], P ~int64](o Options[P]) *Index[T, P] { return &Index[T, P]{Options: o} }
 
-// segments returns the segments that there are, the oldest first.
-func (x *Index[T, P]) segments() []*segment[T, P] {
-	all := make([]*segment[T, P], 0, 3)
-	for _, s := range [...]*segment[T, P]{x.indexed, x.indexing, x.collecting} {
-		if s != nil {
-			all = append(all, s)
-		}
-	}
-	return all
+// segments returns the segments, the oldest first; nil for one that there is not.
+func (x *Index[T, P]) segments() [3]*segment[T, P] {
+	return [...]*segment[T, P]{x.indexed, x.indexing, x.collecting}
 }
 
 // Begin begins a transaction, and forgets the items of one that was rolled back.
@@ -108,7 +102,7 @@ func (x *Index[T, P]) Find(after, from, to P, keys ...Key) (positions []P, many,
 	defer x.mu.RUnlock()
 	var found [][]P
 	n, all := 0, len(x.open)
-	for _, s := range [...]*segment[T, P]{x.indexed, x.indexing, x.collecting} {
+	for _, s := range x.segments() {
 		if s == nil {
 			continue
 		}
@@ -146,7 +140,7 @@ func (x *Index[T, P]) Missing() (items int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, s := range x.segments() {
-		if s != x.indexed {
+		if s != nil && s != x.indexed {
 			items += s.count
 		}
 	}
@@ -159,15 +153,17 @@ func (x *Index[T, P]) Lists(table int, f func([]P)) (after P) {
 	x.mu.RLock()
 	segments := x.segments()
 	x.mu.RUnlock()
-	if len(segments) == 0 {
-		return 1<<63 - 1
-	}
+	after = 1<<63 - 1
 	for _, s := range segments {
+		if s == nil {
+			continue
+		}
+		after = min(after, s.after)
 		x.mu.RLock() // for each segment, because the writer waits for it
 		for _, list := range s.tables[table] {
 			f(list)
 		}
 		x.mu.RUnlock()
 	}
-	return segments[0].after
+	return after
 }

@@ -132,4 +132,4 @@ func (s *segment[T, P]) drop(item T) {
 }
 
 // covers reports whether an item at a position is in the segment, or was.
-func (s *segment[T, P]) covers(at P) bool { return s.after < at && at <= s.upto }
+func (s *segment[T, P]) covers(at P) bool { return s != nil && s.after < at && at <= s.upto }

@@ -1,0 +1,13 @@
+// Package about is what the program says of itself: its version, its documentation and
+// API documents, the codes of errors, manual pages and completions.
+package about
+
+import (
+	"relay/cmd/internal/cli"
+)
+
+type app struct{ *cli.App }
+
+// Commands are those of this room.
+var Commands = cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).openAPICommand,
+	(*app).asyncAPICommand, (*app).manCommand, (*app).versionCommand, (*app).completionCommand)

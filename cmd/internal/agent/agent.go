@@ -1,0 +1,20 @@
+// Package agent is the commands of an agent that speaks to a relay: it sends and asks,
+// listens, acknowledges and replies, searches, and asks who it is. Each is one file;
+// package client does the requests. Nothing here knows a database: what goes wrong is
+// told by the relay.
+package agent
+
+import (
+	"slices"
+
+	"relay/cmd/internal/cli"
+)
+
+type app struct{ *cli.App }
+
+// Commands are those of this room.
+var Commands = slices.Concat(
+	cli.Commands("client", (*app).sendCommand, (*app).askCommand, (*app).listenCommand, (*app).inboxCommand,
+		(*app).replyCommand, (*app).ackCommand, (*app).deliverCommand, (*app).searchCommand, (*app).whoamiCommand,
+		(*app).curlCommand, (*app).signCommand),
+	cli.Commands("operating", (*app).readyzCommand))

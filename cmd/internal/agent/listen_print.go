@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"relay/cmd/internal/show"
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// print waits until stdout takes the message, but no longer than until the second
+// signal.
+func (l *listener) print(m *client.Message) error {
+	out, text, err := l.Stdout, []byte(nil), error(nil)
+	if show.OnScreen(out) && !l.JSON {
+		out, text = show.Under(out), l.spoken(m)
+	} else if text, err = line(m); err != nil {
+		return err
+	}
+	printed := make(chan error, 1)
+	go func() {
+		_, err := out.Write(text)
+		printed <- err
+	}()
+	select {
+	case err := <-printed:
+		return err
+	case <-l.alive.Done():
+		return context.Cause(l.alive)
+	}
+}
+
+// spoken returns a message for people to read: its time, sender, type, conversation
+// and id on a line, and its payload below.
+func (l *listener) spoken(m *client.Message) []byte {
+	what := m.Type
+	if m.Priority != "" && m.Priority != relay.DefaultPriority {
+		what += ", " + m.Priority
+	}
+	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", show.At(m.SentAt), relay.Visible(m.Sender), relay.Visible(what),
+		relay.Visible(m.ConversationID), show.Grey.Paint(m.ID).On(l.Stdout), show.Payload(m.Payload))
+	return []byte(text)
+}

@@ -1,0 +1,93 @@
+package look
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/internal/cli"
+	"relay/cmd/internal/show"
+	"relay/db"
+	"relay/db/relay"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show who changed keys and Mechas, or the whole file, and when",
+		Long: `Show the audit log, the oldest act first: keys that were issued, rotated and
+revoked, Mechas that were removed, profiles that a command set, imports,
+restores, compactions and removals of messages. Each has its time, the user of
+this machine and the command.
+
+The log is in the database, in the same transaction as the act itself. relay
+restore takes it along. It keeps the newest 100,000 acts. Who may write the file
+may change its log, too.`,
+		Example: `  relay audit --since 7d
+  relay audit --json | jq 'select(.what == "key_revoked")'`,
+		Args: cli.Exactly(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			from, err := parseWhen("since", since, time.Now())
+			if err != nil {
+				return err
+			}
+			return a.WithInspector(func(in *db.Inspector) error {
+				acts, err := in.Acts(from)
+				if err != nil {
+					return err
+				}
+				return a.printActs(acts)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "", "only from this `time` on, as in 2026-11-21, 90m or 7d")
+	a.DBFlag(cmd)
+	return cmd
+}
+
+func (a *app) printActs(acts []relay.NotedAct) error {
+	if !a.JSON {
+		return a.tableOfActs(acts)
+	}
+	for _, n := range acts {
+		var uid *int64
+		if n.By.UID != relay.NoUID {
+			uid = &n.By.UID
+		}
+		err := a.PrintJSON(struct {
+			At      string  `json:"at"`
+			UID     *int64  `json:"uid"`
+			User    *string `json:"user"`
+			Command string  `json:"command"`
+			What    string  `json:"what"`
+			MechaID *string `json:"mecha_id"`
+			KeyID   *string `json:"key_id"`
+			Detail  string  `json:"detail"`
+		}{relay.FormatTime(n.At), uid, show.Optional(n.By.User), n.By.Command, n.What, show.Optional(string(n.Mecha)),
+			show.Optional(string(n.Key)), n.Detail})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) tableOfActs(acts []relay.NotedAct) error {
+	if len(acts) == 0 {
+		_, err := fmt.Fprintln(a.Stderr, "nothing is noted for this time")
+		return err
+	}
+	w := show.NewTable(a.Stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
+	for _, n := range acts {
+		who := n.By.User
+		if n.By.UID != relay.NoUID {
+			who += " (" + strconv.FormatInt(n.By.UID, 10) + ")"
+		}
+		w.Row(show.At(n.At), who, n.By.Command, n.What, show.Dash(string(n.Mecha)), show.Dash(string(n.Key)),
+			show.Dash(n.Detail))
+	}
+	return w.End()
+}

@@ -1,0 +1,35 @@
+package operate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/internal/cli"
+	"relay/db"
+	"relay/db/relay"
+)
+
+func (a *app) searchForget() *cobra.Command {
+	return a.changesMecha(&cobra.Command{
+		Use:   "forget ADDRESS",
+		Short: "Forget what searches have learned about a Mecha",
+		Long: `Remove all that completed messages have taught about a Mecha: with which words
+it was found, and how often it then completed what it was sent (relay docs
+privacy). The command works on the database file; a server that runs on it
+notices within a second. What the Mecha completes from now on counts again,
+unless its profile says "learn": false.`,
+		Example: "  relay search forget planner^acme",
+		Args:    cli.Exactly(1, "one address"),
+	}, func(d *db.DB, address relay.Address, _ []string) error {
+		if err := d.ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
+			return err
+		}
+		if a.JSON {
+			return a.PrintJSON(map[string]relay.Address{"forgotten": address})
+		}
+		_, err := fmt.Fprintf(a.Stdout, "what was learned about %s is forgotten\n", address)
+		return err
+	})
+}
