@@ -27,10 +27,9 @@ var house = []row{
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/demo", "cmd/internal/cli cmd/internal/serve db/relay http/client",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
-	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system cmd/mcp cmd/metrics http http/console http/console/operator ws search db db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system cmd/mcp http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/cluster", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/admin db/cluster db/file", "modernc.org database/sql net github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/mcp", "http/client db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},
-	{"cmd/metrics", "http ws search db db/measure http/docs", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/internal/remote", "cmd/internal/cli http/client db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/cli", "cmd/internal/show cmd/internal/system http/client db db/file db/relay", "modernc.org database net/http github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},
@@ -40,10 +39,6 @@ var house = []row{
 	{"http", "http/docs db db/cache db/inspect db/measure db/relay db/turn", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
-	// The console reads by an interface of its own, in the words of db/inspect and db/relay: it
-	// cannot reach what writes. Its sockets, too, are handed to it.
-	{"http/console/operator", "db db/relay", "modernc.org database/sql github.com golang.org"},
-	{"http/console", "db/inspect db/relay http/docs", "modernc.org database/sql github.com golang.org"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
 	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster

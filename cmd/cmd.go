@@ -59,7 +59,6 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	a.Assemble(root, []cli.Command{
 		{Group: "server", Make: serve.Command},
 		{Group: "server", Make: demo.Command},
-		{Group: "look", Make: serve.ConsoleCommand},
 		{Group: "operating", Make: cluster.Command},
 	},
 		operate.Commands,

@@ -8,5 +8,7 @@ import (
 	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"
 	_ "relay/cmd/conformance/ring"
+	_ "relay/cmd/console" // with http/console
+	_ "relay/cmd/metrics/ring"
 	_ "relay/cmd/setup/ring"
 )

@@ -120,7 +120,8 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 	}
 	_, follows, err := file.ReplicaAt(path)
 	if err == nil && !follows {
-		err = fmt.Errorf("%s is a plain database, which belongs to no cluster: relay cluster init begins one with it; elsewhere move it away, and the node gets a copy of the others'", path)
+		err = fmt.Errorf("%s is a plain database, which belongs to no cluster: relay cluster init begins one with it; "+
+			"elsewhere move it away, and the node gets a copy of the others'", path)
 	}
 	return false, system.Denied(path, false, err)
 }
@@ -143,9 +144,11 @@ func (j joined) Reload() error {
 // tell gives the state of the cluster as relay cluster status reads it.
 func (j joined) tell(ctx context.Context) (json.RawMessage, error) {
 	st := j.Status(ctx)
-	told := status{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
+	told := status{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First,
+		Last: st.Last, Bytes: st.Bytes}
 	for _, m := range st.Members {
-		t := memberStatus{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version, Rules: m.Rules, Knows: m.Knows}
+		t := memberStatus{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied,
+			Differs: m.Differs, Version: m.Version, Rules: m.Rules, Knows: m.Knows}
 		if m.Silence >= 0 {
 			s := m.Silence.Seconds()
 			t.SilentFor = &s

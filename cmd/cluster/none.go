@@ -8,7 +8,8 @@ import (
 )
 
 // errNoClusters is what this program says to all that needs a cluster.
-var errNoClusters = errors.New("this program is built without clusters: take relay-cluster, which stands beside relay among the files of the release, or build it with go build -tags cluster (relay docs cluster)")
+var errNoClusters = errors.New("this program is built without clusters: take relay-cluster, which stands beside " +
+	"relay among the files of the release, or build it with go build -tags cluster (relay docs cluster)")
 
 func newFile(string, []member) error           { return errNoClusters }
 func addToFile(string, member) error           { return errNoClusters }

@@ -48,7 +48,8 @@ func newACME(s *settings, log *slog.Logger) *acmeCertificates {
 		Prompt:     autocert.AcceptTOS, // the help of --acme says so
 		HostPolicy: autocert.HostWhitelist(s.ACME...),
 		Email:      s.ACMEEmail,
-		Client:     &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + cli.BuildVersion().Version, HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
+		Client: &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + cli.BuildVersion().Version,
+			HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
 	}
 	return a
 }
@@ -94,7 +95,8 @@ func (a *acmeCertificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	cert, err := a.manager.GetCertificate(hello)
 	if err != nil && slices.Contains(a.domains, strings.ToLower(hello.ServerName)) {
 		a.failing.Do(func() {
-			a.log.Error("cannot get a TLS certificate by ACME; the relay tries again with a later handshake, at most once a minute. The CA must reach this relay at port 443 of the domain", "domain", hello.ServerName, "error", err)
+			a.log.Error("cannot get a TLS certificate by ACME; the relay tries again with a later handshake, at most once a "+
+				"minute. The CA must reach this relay at port 443 of the domain", "domain", hello.ServerName, "error", err)
 		})
 	}
 	return cert, err
@@ -113,7 +115,8 @@ func (a *acmeCertificates) begin(dbPath string) error {
 	a.manager.Cache = autocert.DirCache(dir)
 	for _, domain := range a.domains {
 		a.wg.Go(func() {
-			hello := &tls.ClientHelloInfo{ServerName: domain, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}
+			hello := &tls.ClientHelloInfo{ServerName: domain,
+				CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}
 			if cert, err := a.get(hello); err == nil {
 				a.log.Info("the TLS certificate is ready", "domain", domain, "expires", cert.Leaf.NotAfter)
 			}
@@ -149,7 +152,8 @@ func (s *settings) checkACME() error {
 		d = strings.ToLower(d)
 		s.ACME[i] = d
 		_, notIP := netip.ParseAddr(d)
-		if notIP == nil || !strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" ||
+		if notIP == nil || !strings.Contains(strings.Trim(d, "."), ".") ||
+			strings.Trim(d, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" ||
 			strings.Trim(d, ".-") != d || strings.Contains(d, "..") || len(d) > 253 {
 			return cli.Usagef("--acme takes a domain, such as relay.example.com, in ASCII (xn--…); %q is not one", d)
 		}

@@ -19,7 +19,9 @@ func (a *app) printDev(ctx context.Context, in *Instance, s *settings, log *slog
 	}
 	alice, bob := keys[demoMechas[0]], keys[demoMechas[1]]
 	if a.JSON {
-		return a.PrintJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": alice.Text, "bob^demo": bob.Text, "console": in.consoleURL()})
+		shown := map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": alice.Text, "bob^demo": bob.Text}
+		in.parts.shown(func(name, _, url string) { shown[name] = url })
+		return a.PrintJSON(shown)
 	}
 	trust, caCert := "", ""
 	if p, ok := in.certs.(*keyPair); ok { // which this machine need not trust
@@ -37,10 +39,13 @@ func (a *app) printDev(ctx context.Context, in *Instance, s *settings, log *slog
 	if s.RequireRequestSignature {
 		header, signs = "X-Request-Signature", "POST|/api/v1/messages|"
 	}
-	_, err = fmt.Fprintf(a.Stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header, signs, end.UTC().Format("2006-01-02 15:04Z"))
-	if u := in.consoleURL(); err == nil && u != "" {
-		_, err = fmt.Fprintf(a.Stdout, "  Look at it in a browser: %s\n\n", u)
-	}
+	_, err = fmt.Fprintf(a.Stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header,
+		signs, end.UTC().Format("2006-01-02 15:04Z"))
+	in.parts.shown(func(_, words, url string) {
+		if err == nil && url != "" {
+			_, err = fmt.Fprintf(a.Stdout, "  %s: %s\n\n", words, url)
+		}
+	})
 	return err
 }
 

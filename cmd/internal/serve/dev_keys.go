@@ -44,7 +44,8 @@ func demoKeys(ctx context.Context, d *db.DB, log *slog.Logger) (keys map[relay.A
 			return nil, err
 		}
 		if k.expires.IsZero() {
-			issued, err := d.Issue(&relay.IssueKey{At: now, Address: address, Label: demoKeyLabel, ExpiresAt: now.Add(demoKeyLife)})
+			issued, err := d.Issue(&relay.IssueKey{At: now, Address: address, Label: demoKeyLabel,
+				ExpiresAt: now.Add(demoKeyLife)})
 			if err != nil {
 				return nil, err
 			}

@@ -18,20 +18,21 @@ import (
 // warnIfOpen warns when keys would cross a network in the clear. addr is the
 // address that the system gave us, in which host names and wildcards are resolved.
 func warnIfOpen(log *slog.Logger, s *settings, addr net.Addr) {
-	tcp, ok := addr.(*net.TCPAddr)
-	if ok && tcp.IP.IsLoopback() || s.encrypted() || len(s.TrustedProxies) > 0 {
+	if IsLoopback(addr) || s.encrypted() || len(s.TrustedProxies) > 0 {
 		return
 	}
-	log.Warn("KEYS AND MESSAGES CAN BE READ ON THE WAY: this address is not loopback, and the relay speaks plain HTTP on it. "+
-		"Use --tls-cert and --tls-key, or --acme; or put a TLS proxy in front and name it with --trusted-proxy; or listen on 127.0.0.1", "addr", addr)
+	log.Warn("KEYS AND MESSAGES CAN BE READ ON THE WAY: this address is not loopback, and the relay speaks plain HTTP "+
+		"on it. Use --tls-cert and --tls-key, or --acme; or put a TLS proxy in front and name it with --trusted-proxy; or "+
+		"listen on 127.0.0.1", "addr", addr)
 }
 
 // checkMCP refuses --mcp where its Bearer keys would cross a network in the clear.
 func (s *settings) checkMCP(addr net.Addr) error {
-	if tcp, ok := addr.(*net.TCPAddr); !s.MCP || s.encrypted() || ok && tcp.IP.IsLoopback() {
+	if !s.MCP || s.encrypted() || IsLoopback(addr) {
 		return nil
 	}
-	return cli.Usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: listen on a loopback address, or use --tls-cert and --tls-key, or --acme", addr)
+	return cli.Usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: "+
+		"listen on a loopback address, or use --tls-cert and --tls-key, or --acme", addr)
 }
 
 func (s *settings) encrypted() bool { return s.TLSCert != "" || len(s.ACME) > 0 }
@@ -41,7 +42,8 @@ func warnOfFolder(log *slog.Logger, db string) {
 	dir := filepath.Dir(db)
 	info, err := os.Stat(dir)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
-		log.Warn("every user may replace files in the database's folder, and so the database itself: chmod o-w the folder", "folder", dir)
+		log.Warn("every user may replace files in the database's folder, and so the database itself: chmod o-w the folder",
+			"folder", dir)
 	}
 }
 
@@ -53,7 +55,8 @@ func (s *settings) proxies() (all []netip.Prefix, err error) {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil {
-			return nil, cli.Usagef("--trusted-proxy takes networks, such as 10.0.0.0/8 or fd00::/8, and IP addresses; %q is neither", text)
+			return nil, cli.Usagef("--trusted-proxy takes networks, such as 10.0.0.0/8 or fd00::/8, and IP addresses; "+
+				"%q is neither", text)
 		}
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
@@ -88,7 +91,8 @@ func (s *settings) pairs() error {
 	case s.TLSCert != "" && len(s.ACME) > 0:
 		return cli.Usagef("--acme gets certificates itself: use it without --tls-cert")
 	case s.MCP && (s.RequireSignature || s.RequireRequestSignature):
-		return cli.Usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those (--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
+		return cli.Usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those " +
+			"(--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
 	case s.MaxBodyMemory > 0 && s.MaxBodyMemory < s.MaxBody:
 		return cli.Usagef("--max-body-memory must have room for one body (--max-body)")
 	case strings.ContainsAny(s.ACMEEmail, " \t\r\n<>"):
@@ -103,4 +107,10 @@ func (s *settings) mcp() http.MCP {
 		return nil
 	}
 	return mcp.Handler(cli.BuildVersion().Version)
+}
+
+// IsLoopback reports whether only this machine reaches an address.
+func IsLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }

@@ -16,8 +16,8 @@ import (
 	"relay/cmd/cluster"
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
-	"relay/cmd/metrics"
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 	"relay/search"
 	"relay/ws"
@@ -25,19 +25,18 @@ import (
 
 // An Instance is a running relay: the store, the hub and the HTTP server.
 type Instance struct {
-	url     string
-	addr    net.Addr
-	certs   certificates // nil: plain HTTP
-	db      *db.DB
-	node    cluster.Node // nil: the file is its own log
-	hub     *ws.Hub
-	index   *search.Service
-	api     *http.Server
-	server  *nethttp.Server
-	others  []*nethttp.Server // of metrics and profiles
-	meters  *metrics.Metrics
-	console *consoleOf // nil: none
-	failed  chan error // gets the error when the store or the listener fails
+	url    string
+	addr   net.Addr
+	certs  certificates // nil: plain HTTP
+	db     *db.DB
+	node   cluster.Node // nil: the file is its own log
+	hub    *ws.Hub
+	index  *search.Service
+	api    *http.Server
+	server *nethttp.Server
+	others []*nethttp.Server // on the addresses of parts
+	parts  parts             // that have started
+	failed chan error        // gets the error when the store or the listener fails
 }
 
 // URL is where the relay answers.
@@ -51,9 +50,9 @@ const shutdownTimeout = 5 * time.Second
 // Start serves as relay serve does with these flags, without its signals and its words. The
 // environment does not count.
 func Start(ctx context.Context, a *cli.App, log *slog.Logger, flags ...string) (*Instance, error) {
-	s, f := &settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	s, f := newSettings(), pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	s.flags(f)
-	if err := cmp.Or(f.Parse(flags), s.check(f)); err != nil {
+	if err := cmp.Or(f.Parse(flags), s.check()); err != nil {
 		return nil, err
 	}
 	return (&app{a}).start(ctx, s, log)
@@ -77,18 +76,21 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	if err != nil {
 		return nil, err
 	}
-	var others otherListeners
 	if err = s.checkMCP(listener.Addr()); err == nil {
-		others, err = s.listenElsewhere()
+		err = s.parts.listen(listener.Addr(), s.encrypted())
 	}
 	if err != nil {
 		listener.Close()
 		return nil, err
 	}
-	closeAll := func() { closeListeners(append(others.all(), listener)) }
+	closeAll := func() {
+		listener.Close()
+		s.parts.unlisten()
+	}
 	o := db.Options{
 		Path: s.DB, Schema: a.Schema, Create: true, Serve: true, By: a.Actor(),
-		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
+		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts,
+		MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired), LearnHalfLife: s.halfLife(),
 		Logger: log, Fatal: in.fail,
 	}
@@ -115,25 +117,40 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	d.OnKeys(in.hub.CheckKeys)
 	in.api = http.New(http.Config{
 		DB: d, Live: in.hub, Finder: in.index, Logger: log,
-		RequireSignature: s.RequireSignature, RequireRequestSignature: s.RequireRequestSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
+		RequireSignature: s.RequireSignature, RequireRequestSignature: s.RequireRequestSignature, ClockSkew: s.ClockSkew,
+		MaxBody:   s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies, AllowOrigins: s.AllowOrigins,
 		Version: http.Version(cli.BuildVersion()), MCP: s.mcp(),
 	})
-	in.measure(others, log)
-	in.serve(listener, s)
-	if others.console != nil {
-		if err := in.showConsole(others.console, s, a.Actor(), log); err != nil {
-			others.console.Close()
-			return nil, errors.Join(err, in.Stop())
-		}
+	in.server = in.api.Listening(http.Timeouts{Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout,
+		MaxHeaders: s.MaxHeaders})
+	if err := in.startParts(s, a.Actor(), log); err != nil {
+		listener.Close()
+		return nil, errors.Join(err, in.Stop())
 	}
+	in.serve(listener, s)
 	return in, nil
 }
 
+// startParts starts what rings have added. by is the user of this machine who runs the relay.
+func (in *Instance) startParts(s *settings, by relay.Actor, log *slog.Logger) (err error) {
+	r := &Running{
+		DB: in.db, Hub: in.hub, API: in.api, Index: in.index, By: by, Flags: s.all, Log: log,
+		ServeBeside: func(l net.Listener, h nethttp.Handler) { in.serveBeside(l, h, log) },
+	}
+	if in.certs != nil {
+		r.TLS = in.certs.config()
+	}
+	in.parts, err = s.parts.start(r)
+	return err
+}
+
 // openStore opens the store and, before it, the node of a cluster that it follows.
-func (in *Instance) openStore(ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger) (*db.DB, error) {
+func (in *Instance) openStore(
+	ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger,
+) (*db.DB, error) {
 	if s.Cluster != "" {
 		var err error
 		c := cluster.Config{File: s.Cluster, Name: s.Node, DB: s.DB, Schema: a.Schema, Log: log, Fatal: in.fail}
@@ -178,9 +195,6 @@ func (in *Instance) checkFresh() func() error {
 
 // serve answers requests on the listener until Stop.
 func (in *Instance) serve(listener net.Listener, s *settings) {
-	in.server = in.api.Listening(http.Timeouts{
-		Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout, MaxHeaders: s.MaxHeaders,
-	})
 	in.server.Protocols = new(nethttp.Protocols)
 	in.server.Protocols.SetHTTP1(true) // not HTTP/2: tlsConfig says why
 	listener = in.api.Guard(listener, s.connections())
@@ -202,7 +216,8 @@ func (in *Instance) Stop() error {
 	defer cancel()
 	in.api.Drain()
 	var sockets sync.WaitGroup
-	sockets.Go(func() { in.hub.Close(ctx) }) // at the same time: a socket that does not read must not take the requests' time
+	// at the same time: a socket that does not read must not take the requests' time
+	sockets.Go(func() { in.hub.Close(ctx) })
 	if in.server.Shutdown(ctx) != nil {
 		in.server.Close() // a request that is not done by now holds up the stop no longer; that is not a failure
 	}
@@ -213,6 +228,5 @@ func (in *Instance) Stop() error {
 	for _, other := range in.others {
 		other.Close()
 	}
-	in.meters.Close()
-	return errors.Join(in.console.close(), in.index.Close(), in.db.Close(), in.leave())
+	return errors.Join(in.parts.close(), in.index.Close(), in.db.Close(), in.leave())
 }

@@ -8,95 +8,80 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"relay/cmd/internal/cli"
-	"relay/cmd/metrics"
 	"relay/http"
 )
 
-// checkOthers checks the log, and the addresses beside --addr. Profiles show how the
-// program works and cost time, so they are for this machine alone.
-func (s *settings) checkOthers() error {
-	if err := cli.CheckLog(s.LogFormat, s.LogLevel); err != nil {
-		return err
-	}
-	if s.MetricsAddr != "" {
-		if err := cli.CheckHostPort("metrics-addr", s.MetricsAddr); err != nil {
-			return err
-		}
-	}
-	if s.Pprof == "" {
+// profiles is a Part. Profiles show how the program works and cost time, so they are for
+// this machine alone.
+type profiles struct {
+	addr     string
+	listener net.Listener
+}
+
+func newProfiles() *Part {
+	p := &profiles{}
+	return &Part{Flags: p.flags, Check: p.check, Listen: p.listen, Unlisten: p.unlisten, Start: p.start}
+}
+
+func (p *profiles) flags(f *pflag.FlagSet) {
+	f.StringVar(&p.addr, "pprof", "",
+		"show profiles of the running program at http://`host:port`/debug/pprof/, which must be a loopback address")
+}
+
+func (p *profiles) check(*pflag.FlagSet) error {
+	if p.addr == "" {
 		return nil
 	}
-	if err := cli.CheckHostPort("pprof", s.Pprof); err != nil {
+	if err := cli.CheckHostPort("pprof", p.addr); err != nil {
 		return err
 	}
-	if host, _, _ := net.SplitHostPort(s.Pprof); !net.ParseIP(host).IsLoopback() {
-		return cli.Usagef("--pprof takes a loopback address only, such as 127.0.0.1:6060; %s is none", s.Pprof)
+	if host, _, _ := net.SplitHostPort(p.addr); !net.ParseIP(host).IsLoopback() {
+		return cli.Usagef("--pprof takes a loopback address only, such as 127.0.0.1:6060; %s is none", p.addr)
 	}
 	return nil
 }
 
-// otherListeners are those beside --addr; each may be nil.
-type otherListeners struct{ metrics, pprof, console net.Listener }
+func (p *profiles) listen(net.Addr, bool) (err error) {
+	if p.addr != "" {
+		p.listener, err = cli.Listen("pprof", p.addr)
+	}
+	return err
+}
 
-func (o otherListeners) all() []net.Listener { return []net.Listener{o.metrics, o.pprof, o.console} }
-
-func closeListeners(all []net.Listener) {
-	for _, l := range all {
-		if l != nil {
-			l.Close()
-		}
+func (p *profiles) unlisten() {
+	if p.listener != nil {
+		p.listener.Close()
 	}
 }
 
-// listenElsewhere takes the addresses beside --addr. After an error it has taken none.
-func (s *settings) listenElsewhere() (o otherListeners, err error) {
-	if s.MetricsAddr != "" {
-		if o.metrics, err = cli.Listen("metrics-addr", s.MetricsAddr); err != nil {
-			return o, err
-		}
+func (p *profiles) start(r *Running) error {
+	if p.listener != nil {
+		r.ServeBeside(p.listener, showProfiles())
+		r.Log.Info("serving profiles", "addr", p.listener.Addr())
 	}
-	if s.Pprof != "" {
-		if o.pprof, err = cli.Listen("pprof", s.Pprof); err != nil {
-			closeListeners(o.all())
-			return otherListeners{}, err
-		}
-	}
-	if o.console, err = s.listenConsole(); err != nil {
-		closeListeners(o.all())
-		return otherListeners{}, err
-	}
-	return o, nil
+	return nil
 }
 
-// measure begins to show metrics and, if there is a listener for them, profiles.
-func (in *Instance) measure(o otherListeners, log *slog.Logger) {
-	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: http.Version(cli.BuildVersion())})
-	if o.metrics == nil {
-		in.api.ServeMetrics(in.meters.Handler())
-	} else {
-		mux := nethttp.NewServeMux()
-		mux.Handle("GET /metrics", in.meters.Handler())
-		in.serveBeside(o.metrics, mux, log)
-		log.Info("serving metrics", "addr", o.metrics.Addr())
-	}
-	if o.pprof != nil {
-		in.serveBeside(o.pprof, profiles(), log)
-		log.Info("serving profiles", "addr", o.pprof.Addr())
-	}
+// Beside are the limits for a request on another address than the relay's own.
+var Beside = http.Timeouts{
+	Header: 5 * time.Second, Body: 5 * time.Second,
+	Idle:       2 * time.Minute, // Prometheus asks more often
+	MaxHeaders: 16 << 10,
 }
 
 const (
-	otherConnections = 64              // on each of the other listeners; the oldest makes room for a new one
-	otherTimeout     = 5 * time.Second // for a request to arrive
-	otherIdle        = 2 * time.Minute // Prometheus asks more often
-	answerTimeout    = 2 * time.Minute // a profile may be taken for so long
-	otherHeaders     = 16 << 10        // bytes
+	// AnswerTimeout is for an answer there: a profile may be taken for so long.
+	AnswerTimeout = 2 * time.Minute
+	// otherConnections may be open on each; the oldest makes room for a new one.
+	otherConnections = 64
 )
 
 func (in *Instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Logger) {
-	server := in.api.Listening(http.Timeouts{Header: otherTimeout, Body: otherTimeout, Idle: otherIdle, MaxHeaders: otherHeaders})
-	server.Handler, server.WriteTimeout = h, answerTimeout
+	server := in.api.Listening(Beside)
+	server.Handler, server.WriteTimeout = h, AnswerTimeout
 	in.others = append(in.others, server)
 	go func() {
 		if err := server.Serve(in.api.Guard(l, otherConnections)); !errors.Is(err, nethttp.ErrServerClosed) {
@@ -105,8 +90,8 @@ func (in *Instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Log
 	}()
 }
 
-// profiles shows those of net/http/pprof to programs on this machine.
-func profiles() nethttp.Handler {
+// showProfiles shows those of net/http/pprof to programs on this machine.
+func showProfiles() nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -26,7 +26,7 @@ type app struct{ *cli.App }
 // Command makes relay serve.
 func Command(of *cli.App) *cobra.Command {
 	a := &app{of}
-	s := &settings{}
+	s := newSettings()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -49,7 +49,7 @@ start it again.`,
 }
 
 func (a *app) serve(cmd *cobra.Command, s *settings) error {
-	if err := s.check(cmd.Flags()); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	// A log that nobody reads any more is no reason to stop.
@@ -66,7 +66,8 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	warnIfOpen(log, s, in.addr)
 	warnOfFolder(log, in.db.Path())
-	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", cli.BuildVersion().Version)
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature ||
+		s.RequireRequestSignature, "version", cli.BuildVersion().Version)
 	if s.Dev {
 		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
 			in.Stop()

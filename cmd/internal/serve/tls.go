@@ -87,9 +87,11 @@ const expiresSoon = 14 * 24 * time.Hour
 func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 	switch leaf := pair.Leaf; {
 	case now.After(leaf.NotAfter):
-		p.log.Warn("the TLS certificate has expired: clients will refuse it. Renew it, then send SIGHUP", "cert", p.cert, "expired", leaf.NotAfter)
+		p.log.Warn("the TLS certificate has expired: clients will refuse it. Renew it, then send SIGHUP", "cert", p.cert,
+			"expired", leaf.NotAfter)
 	case now.Before(leaf.NotBefore):
-		p.log.Warn("the TLS certificate is not valid yet: clients will refuse it until then", "cert", p.cert, "from", leaf.NotBefore)
+		p.log.Warn("the TLS certificate is not valid yet: clients will refuse it until then", "cert", p.cert,
+			"from", leaf.NotBefore)
 	case now.Add(expiresSoon).After(leaf.NotAfter):
 		p.log.Warn("the TLS certificate expires soon. Renew it, then send SIGHUP", "cert", p.cert, "expires", leaf.NotAfter)
 	}

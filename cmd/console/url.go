@@ -1,4 +1,4 @@
-package serve
+package console
 
 import (
 	"encoding/json"
@@ -15,15 +15,15 @@ import (
 	"relay/http/console"
 )
 
-// consoleURLs are the URLs that let a browser in to a console.
-type consoleURLs struct {
+// urls are the URLs that let a browser in to a console.
+type urls struct {
 	URL   string    `json:"url"`   // by a name of its own, if it has one
 	Plain string    `json:"plain"` // by its address, for a browser that does not find that name
 	Begun time.Time `json:"begun"`
 }
 
-func urlsOf(scheme string, addr net.Addr, c *console.Console) consoleURLs {
-	u := consoleURLs{Plain: scheme + "://" + addr.String() + "/" + c.Fragment(), Begun: time.Now()}
+func urlsOf(scheme string, addr net.Addr, c *console.Console) urls {
+	u := urls{Plain: scheme + "://" + addr.String() + "/" + c.Fragment(), Begun: time.Now()}
 	u.URL = u.Plain
 	if _, port, err := net.SplitHostPort(addr.String()); err == nil && c.Host() != "" {
 		u.URL = scheme + "://" + net.JoinHostPort(c.Host(), port) + "/" + c.Fragment()
@@ -31,7 +31,7 @@ func urlsOf(scheme string, addr net.Addr, c *console.Console) consoleURLs {
 	return u
 }
 
-func (u consoleURLs) json(dbPath string) map[string]string {
+func (u urls) json(dbPath string) map[string]string {
 	return map[string]string{"url": u.URL, "plain_url": u.Plain, "db": dbPath}
 }
 
@@ -48,7 +48,7 @@ func urlFile(dbPath, process string) string {
 const lockSuffix = ".lock"
 
 // leaveURLs leaves the URLs of a console for relay console --print-url. remove takes them away.
-func leaveURLs(dbPath string, u consoleURLs, log *slog.Logger) (remove func()) {
+func leaveURLs(dbPath string, u urls, log *slog.Logger) (remove func()) {
 	livingConsoles(dbPath) // removes what killed ones have left
 	path := urlFile(dbPath, strconv.Itoa(os.Getpid()))
 	held, err := lock.File(path + lockSuffix)
@@ -68,7 +68,7 @@ func leaveURLs(dbPath string, u consoleURLs, log *slog.Logger) (remove func()) {
 
 // livingConsoles reads the URLs of the consoles that run on a database. It removes the files of
 // those that were killed.
-func livingConsoles(dbPath string) (all []consoleURLs) {
+func livingConsoles(dbPath string) (all []urls) {
 	names, _ := filepath.Glob(escapeGlob(urlFile(dbPath, "")) + "*" + lockSuffix)
 	for _, name := range names {
 		path := strings.TrimSuffix(name, lockSuffix)
@@ -78,7 +78,7 @@ func livingConsoles(dbPath string) (all []consoleURLs) {
 			_ = held.Close()
 			_ = os.Remove(name)
 		}
-		var u consoleURLs
+		var u urls
 		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &u) == nil {
 			all = append(all, u)
 		}

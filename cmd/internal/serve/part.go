@@ -1,0 +1,146 @@
+package serve
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+
+	"github.com/spf13/pflag"
+
+	"relay/db"
+	"relay/db/relay"
+	"relay/http"
+	"relay/search"
+	"relay/ws"
+)
+
+// A Part is what a ring adds to relay serve. Its functions are called in the order of the
+// fields; each may be nil.
+type Part struct {
+	// Flags adds flags to relay serve. Two parts with one flag panic.
+	Flags func(*pflag.FlagSet)
+	// Check refuses flags that make no sense, or not together. It gets all flags.
+	Check func(*pflag.FlagSet) error
+	// Listen takes addresses beside that of the relay, which is taken already, before the
+	// store is opened. After an error it has taken none.
+	Listen func(own net.Addr, encrypted bool) error
+	// Unlisten gives them back if the relay does not start.
+	Unlisten func()
+	// Start is called before the relay answers its first request.
+	Start func(*Running) error
+	// Close is called if Start has succeeded: the relay answers no more, and the store is
+	// still open.
+	Close func() error
+	// Shown is a URL that relay serve --dev prints, by a name for programs and after some
+	// words for people; "" for none.
+	Shown func() (name, words, url string)
+}
+
+// Running is a relay that is about to answer, as its parts see it.
+type Running struct {
+	DB    *db.DB
+	Hub   *ws.Hub
+	API   *http.Server
+	Index *search.Service
+	By    relay.Actor    // who runs the relay
+	Flags *pflag.FlagSet // of relay serve
+	TLS   *tls.Config    // nil: the relay speaks plain HTTP
+	Log   *slog.Logger
+	// ServeBeside answers on a listener beside the relay's own until the relay stops.
+	ServeBeside func(net.Listener, nethttp.Handler)
+}
+
+var makers []func() *Part
+
+// Register adds a part to relay serve. made is called for each run of the program.
+func Register(made func() *Part) { makers = append(makers, made) }
+
+// parts are the parts of one run: that of the core, then those of rings in the order in
+// which they were registered.
+type parts []*Part
+
+func newParts() parts {
+	all := parts{newProfiles()}
+	for _, made := range makers {
+		all = append(all, made())
+	}
+	return all
+}
+
+func (all parts) flags(f *pflag.FlagSet) {
+	for _, p := range all {
+		if p.Flags != nil {
+			p.Flags(f)
+		}
+	}
+}
+
+func (all parts) check(f *pflag.FlagSet) error {
+	for _, p := range all {
+		if p.Check == nil {
+			continue
+		}
+		if err := p.Check(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen has all parts listen, or none.
+func (all parts) listen(own net.Addr, encrypted bool) error {
+	for i, p := range all {
+		if p.Listen == nil {
+			continue
+		}
+		if err := p.Listen(own, encrypted); err != nil {
+			all[:i].unlisten()
+			return err
+		}
+	}
+	return nil
+}
+
+func (all parts) unlisten() {
+	for _, p := range all {
+		if p.Unlisten != nil {
+			p.Unlisten()
+		}
+	}
+}
+
+// start starts the parts. It returns those that have started; after an error the others
+// hold no address.
+func (all parts) start(r *Running) (started parts, err error) {
+	for i, p := range all {
+		if p.Start == nil {
+			continue
+		}
+		if err := p.Start(r); err != nil {
+			all[i:].unlisten()
+			return all[:i], err
+		}
+	}
+	return all, nil
+}
+
+func (all parts) close() error {
+	var failed []error
+	for _, p := range all {
+		if p.Close != nil {
+			failed = append(failed, p.Close())
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// shown calls f with each URL that a part shows.
+func (all parts) shown(f func(name, words, url string)) {
+	for _, p := range all {
+		if p.Shown != nil {
+			f(p.Shown())
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Package ring adds metrics to relay serve: at /metrics, for programs on its own machine,
+// or at --metrics-addr.
+package ring
+
+import (
+	"net"
+	nethttp "net/http"
+
+	"github.com/spf13/pflag"
+
+	"relay/cmd/internal/cli"
+	"relay/cmd/internal/serve"
+	"relay/cmd/metrics"
+	"relay/http"
+)
+
+func init() { serve.Register(newPart) }
+
+// part is a serve.Part.
+type part struct {
+	addr     string
+	listener net.Listener
+	metrics  *metrics.Metrics
+}
+
+func newPart() *serve.Part {
+	p := &part{}
+	return &serve.Part{Flags: p.flags, Check: p.check, Listen: p.listen, Unlisten: p.unlisten,
+		Start: p.start, Close: p.close}
+}
+
+func (p *part) flags(f *pflag.FlagSet) {
+	f.StringVar(&p.addr, "metrics-addr", "", "show metrics at http://`host:port`/metrics, to everybody who can reach "+
+		"it; without this flag, programs on this machine find them at --addr")
+}
+
+func (p *part) check(*pflag.FlagSet) error {
+	if p.addr == "" {
+		return nil
+	}
+	return cli.CheckHostPort("metrics-addr", p.addr)
+}
+
+func (p *part) listen(net.Addr, bool) (err error) {
+	if p.addr != "" {
+		p.listener, err = cli.Listen("metrics-addr", p.addr)
+	}
+	return err
+}
+
+func (p *part) unlisten() {
+	if p.listener != nil {
+		p.listener.Close()
+	}
+}
+
+func (p *part) start(r *serve.Running) error {
+	p.metrics = metrics.New(metrics.Sources{DB: r.DB, Hub: r.Hub, API: r.API, Index: r.Index,
+		Version: http.Version(cli.BuildVersion())})
+	if p.listener == nil {
+		r.API.ServeMetrics(p.metrics.Handler())
+		return nil
+	}
+	mux := nethttp.NewServeMux()
+	mux.Handle("GET /metrics", p.metrics.Handler())
+	r.ServeBeside(p.listener, mux)
+	r.Log.Info("serving metrics", "addr", p.listener.Addr())
+	return nil
+}
+
+func (p *part) close() error {
+	p.metrics.Close()
+	return nil
+}
