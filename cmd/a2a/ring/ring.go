@@ -70,13 +70,17 @@ the rest.`,
 	}
 	c.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.as, "as", "", "the door's own Mecha, an `address`: the door rejects what comes to it and is no answer (required)")
+	flags.StringVar(&f.as, "as", "",
+		"the door's own Mecha, an `address`: the door rejects what comes to it and is no answer (required)")
 	flags.StringVar(&f.addr, "listen", "127.0.0.1:8090", "`address` to listen on")
-	flags.StringSliceVar(&f.offer, "offer", nil, "open only for these Mechas, by their `addresses` (default all that the directory shows to the key)")
-	flags.StringVar(&f.publicURL, "public-url", "", "where clients reach the door, for the cards, as in https://agents.example.com (default the address)")
+	flags.StringSliceVar(&f.offer, "offer", nil,
+		"open only for these Mechas, by their `addresses` (default all that the directory shows to the key)")
+	flags.StringVar(&f.publicURL, "public-url", "",
+		"where clients reach the door, for the cards, as in https://agents.example.com (default the address)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "clients must show the Bearer token in this `file`")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long SendMessage waits for the end of a task, at most")
-	flags.DurationVar(&f.ttl, "ttl", 0, "messages expire, and tasks fail, if nobody has acknowledged them after this time (default never)")
+	flags.DurationVar(&f.ttl, "ttl", 0,
+		"messages expire, and tasks fail, if nobody has acknowledged them after this time (default never)")
 	flags.DurationVar(&f.retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
 	return cmd
 }
@@ -85,9 +89,11 @@ the rest.`,
 func (f *doorFlags) config(c *client.Client) (a2a.Config, error) {
 	own, err := relay.ParseAddress(f.as)
 	if err != nil {
-		return a2a.Config{}, cli.Usagef("--as takes the address of the door's own Mecha, such as gateway^acme: the door rejects what comes to it and is no answer")
+		return a2a.Config{}, cli.Usagef("--as takes the address of the door's own Mecha, such as gateway^acme: " +
+			"the door rejects what comes to it and is no answer")
 	}
-	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Patience: f.retry, Wait: f.wait, TTL: f.ttl}
+	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Patience: f.retry,
+		Wait: f.wait, TTL: f.ttl}
 	for flag, d := range map[string]time.Duration{"wait": f.wait, "ttl": f.ttl, "retry": f.retry} {
 		if d < 0 {
 			return config, cli.Usagef("--%s must not be negative", flag)
@@ -100,7 +106,8 @@ func (f *doorFlags) config(c *client.Client) (a2a.Config, error) {
 		}
 		config.Offer = append(config.Offer, address)
 	}
-	if u, err := url.Parse(f.publicURL); f.publicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil) {
+	if u, err := url.Parse(f.publicURL); f.publicURL != "" &&
+		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil) {
 		return config, cli.Usagef("--public-url takes an address such as https://agents.example.com")
 	}
 	return config, cli.CheckHostPort("listen", f.addr)
@@ -114,7 +121,8 @@ func (f *doorFlags) readToken(addr net.Addr) (token string, local bool, err erro
 	local = ok && tcp.IP.IsLoopback()
 	if f.tokenFile == "" {
 		if !local {
-			err = cli.Usagef("anybody who reaches %s could use this door: name a file with a token (--token-file), or listen on a loopback address", addr)
+			err = cli.Usagef("anybody who reaches %s could use this door: name a file with a token (--token-file), "+
+				"or listen on a loopback address", addr)
 		}
 		return "", local, err
 	}
@@ -122,7 +130,8 @@ func (f *doorFlags) readToken(addr net.Addr) (token string, local bool, err erro
 		return "", local, err
 	}
 	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		err = fmt.Errorf("the token in %s must have %d characters at least, and no spaces: head -c 32 /dev/urandom | base64 makes one", relay.Visible(f.tokenFile), leastToken)
+		err = fmt.Errorf("the token in %s must have %d characters at least, and no spaces: "+
+			"head -c 32 /dev/urandom | base64 makes one", relay.Visible(f.tokenFile), leastToken)
 	}
 	return token, local, err
 }
@@ -156,7 +165,8 @@ func (a *app) serve(ctx context.Context, c *client.Client, f *doorFlags) error {
 	}
 	config.URL = cmp.Or(config.URL, "http://"+listener.Addr().String())
 	if !config.Local {
-		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this door speaks plain HTTP. Put a TLS proxy before it, and let nothing else reach it.")
+		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this door speaks plain HTTP. "+
+			"Put a TLS proxy before it, and let nothing else reach it.")
 	}
 	config.Report = func(e client.Event) {
 		if e.What != client.Connected {
@@ -184,8 +194,9 @@ func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	server := &nethttp.Server{
-		Handler: door, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
-		ErrorLog: log.New(io.Discard, "", 0), // broken connections are the clients' business
+		Handler: door, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeaders,
+		ErrorLog:       log.New(io.Discard, "", 0), // broken connections are the clients' business
 	}
 	served := make(chan struct{})
 	go func() {

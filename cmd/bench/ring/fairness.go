@@ -12,7 +12,8 @@ import (
 // and why figures cannot be trusted.
 func (a *app) printFairness(rows []bench.Fair) error {
 	fmt.Fprintln(a.Stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
-	t := show.NewTable(a.Stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
+	t := show.NewTable(a.Stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED",
+		"ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
 	var failures, doubts []string
 	for _, f := range rows {
 		ratio := "-"
@@ -32,14 +33,17 @@ func (a *app) printFairness(rows []bench.Fair) error {
 			mark = "?"
 			doubts = append(doubts, fmt.Sprintf("%s, %s: %s", f.Attack, f.Bystander, strings.Join(f.Doubts, "; ")))
 		}
-		t.Row(f.Attack, count(float64(f.Clients)), f.Bystander, metOf(f.Alone), metOf(f.Control), metOf(f.Attacked), ratio, failed,
-			count(f.Accepted), count(f.Refused), fmt.Sprintf("%.1f %.1f %.1f", f.AttackCores, f.AttackerCores, f.ControlCores), shareOf(f.Others), mark)
+		t.Row(f.Attack, count(float64(f.Clients)), f.Bystander, metOf(f.Alone), metOf(f.Control),
+			metOf(f.Attacked), ratio, failed, count(f.Accepted), count(f.Refused),
+			fmt.Sprintf("%.1f %.1f %.1f", f.AttackCores, f.AttackerCores, f.ControlCores), shareOf(f.Others), mark)
 	}
 	if err := t.End(); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.Stdout, "\nRATIO: the p99 under attack, divided by the greater of the two other p99s. UNFAIR: more than 3, or something failed.\n"+
-		"CORES: how many the relay and the attacker kept busy together, the attacker alone, and the relay and the control load together. OTHERS: the share of the machine that other programs took.")
+	fmt.Fprintln(a.Stdout, "\nRATIO: the p99 under attack, divided by the greater of the two other p99s. UNFAIR: "+
+		"more than 3, or something failed.\n"+
+		"CORES: how many the relay and the attacker kept busy together, the attacker alone, and the relay and the control "+
+		"load together. OTHERS: the share of the machine that other programs took.")
 	if err := a.printNotes("The first failure under attack:", failures); err != nil {
 		return err
 	}

@@ -78,10 +78,12 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 	f := cmd.Flags()
 	f.StringVar(&c.Dir, "dir", ".", "the `folder` in which the database is made")
 	f.StringVar(&c.URL, "url", "", "measure the relay at this `address` instead of one of its own")
-	f.StringVar(&c.DB, "db", "", "the database `file` of that relay (relay.db); without --url, one to keep for the next run")
+	f.StringVar(&c.DB, "db", "",
+		"the database `file` of that relay (relay.db); without --url, one to keep for the next run")
 	f.DurationVar(&c.Duration, "duration", 2*time.Second, "how long each round takes")
 	f.IntVar(&c.Repeats, "repeats", 3, "how many rounds; their median is the figure")
-	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256}, "how many connections send at once; several numbers are measured one by one")
+	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256},
+		"how many connections send at once; several numbers are measured one by one")
 	f.IntVar(&c.Payload, "payload", 512, "the size of a payload in `bytes`; the mean, where they differ")
 	f.IntVar(&c.Mechas, "mechas", 1000, "how many Mechas send and receive")
 	f.IntVar(&c.Sockets, "sockets", 1000, "how many sockets at most, for fan-out and idle memory")
@@ -132,7 +134,9 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 		return err
 	}
 	line := show.NewStatusLine(a.Stderr)
-	c.Schema, c.Relay, c.By, c.Progress = a.Schema, cli.BuildVersion().Version, a.Actor(), func(what string, perSecond float64) {
+	c.Schema, c.Relay, c.By, c.Progress = a.Schema, cli.BuildVersion().Version, a.Actor(), func(
+		what string, perSecond float64,
+	) {
 		if perSecond > 0 {
 			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))
 		}
@@ -174,9 +178,11 @@ func checkBench(c bench.Config) error {
 		return cli.Usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
 	}
 	if fair && (c.DB != "" || c.Stored > 0) {
-		return cli.Usagef("--only %s goes without --db (RELAY_DB) and --stored: each attack has a relay of its own, with a new database", bench.Fairness)
+		return cli.Usagef("--only %s goes without --db (RELAY_DB) and --stored: each attack has a relay of its own, "+
+			"with a new database", bench.Fairness)
 	}
-	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 || c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
+	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 ||
+		c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
 		return cli.Usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")
 	}
 	if c.Payload < len(`{"text":""}`) || c.Payload > 1_000_000 {

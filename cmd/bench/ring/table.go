@@ -64,10 +64,12 @@ func (a *app) printBench(r *bench.Report) error {
 		rows = rows[n:]
 	}
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(a.Stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. DISK: what the server wrote for each operation. OTHERS: the share of the machine that other programs took.\n")
+		fmt.Fprintf(a.Stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. DISK: "+
+			"what the server wrote for each operation. OTHERS: the share of the machine that other programs took.\n")
 	}
 	if busy > 0 {
-		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
+		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). "+
+			"Measure again when the machine has nothing else to do", busy)}, notes...)
 	}
 	if err := a.printNotes("? These figures cannot be trusted:", notes); err != nil || len(r.Fairness) == 0 {
 		return err
@@ -86,7 +88,8 @@ func (a *app) printNotes(title string, notes []string) error {
 
 func (a *app) printStage(rows []bench.Row) error {
 	fmt.Fprintf(a.Stdout, "\n%s\n", benchTitles[rows[0].Stage])
-	t := show.NewTable(a.Stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
+	t := show.NewTable(a.Stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK",
+		"MEMORY", "OTHERS", "")
 	for _, r := range rows {
 		mark := ""
 		if len(r.Doubts) > 0 {

@@ -22,7 +22,8 @@ type Language struct {
 
 // Languages has all languages, in the order in which they are listed.
 var Languages = []Language{
-	{Name: "python", File: "relay_client.py", About: "Python 3.9 or newer, with and without asyncio", Example: "example.py"},
+	{Name: "python", File: "relay_client.py", About: "Python 3.9 or newer, with and without asyncio",
+		Example: "example.py"},
 	{Name: "js", File: "relay.mjs", About: "for Node.js 20 or newer, Deno, Bun and browsers", Example: "example.mjs"},
 	{Name: "ts", File: "relay.d.mts", About: "the types of relay.mjs, for TypeScript"},
 }

@@ -83,7 +83,8 @@ has; they fail no server.`,
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "of a program: the time for each case")
 	flags.StringVar(&f.first, "first", "", "of a server: the `address` of the Mecha of RELAY_KEY")
 	flags.StringVar(&f.second, "second", "", "of a server: the `address` of the Mecha of RELAY_SECOND_KEY")
-	flags.StringVar(&f.secondKeyFile, "second-key-file", "", "read the second key from a `file` instead of RELAY_SECOND_KEY")
+	flags.StringVar(&f.secondKeyFile, "second-key-file", "",
+		"read the second key from a `file` instead of RELAY_SECOND_KEY")
 	flags.StringVar(&f.CAFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
 	f.AddKey(cmd)
 	return cmd
@@ -100,7 +101,8 @@ func (a *app) judge(ctx context.Context, f *judgeFlags) error {
 	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
 		return a.judgeServer(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) > 0:
-		return cli.Usagef("a program stands after --, as in relay conformance -- %s; a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
+		return cli.Usagef("a program stands after --, as in relay conformance -- %s; "+
+			"a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
 	}
 	return cli.Usagef("it takes either the URL of a server, or -- and a program")
 }
@@ -154,7 +156,8 @@ func (a *app) printVectors() error {
 func knownNames(only, names []string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return cli.Usagef("--only: there is no %q%s (relay conformance --list has them all)", o, cli.DidYouMean("", o, names))
+			return cli.Usagef("--only: there is no %q%s (relay conformance --list has them all)",
+				o, cli.DidYouMean("", o, names))
 		}
 	}
 	return nil
@@ -179,8 +182,9 @@ func (a *app) judgeProgram(ctx context.Context, f *judgeFlags) error {
 		return err
 	}
 	status := show.NewStatusLine(a.Stderr)
-	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only, Timeout: f.timeout,
-		Relay: executable, Schema: a.Schema, By: a.Actor(), Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
+	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only,
+		Timeout: f.timeout, Relay: executable, Schema: a.Schema, By: a.Actor(),
+		Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
 	status.Show("")
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing is left behind")
@@ -277,7 +281,8 @@ func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
 		return err
 	}
 	status := show.NewStatusLine(a.Stderr)
-	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.Show})
+	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first,
+		Second: second, Only: f.only, Progress: status.Show})
 	status.Show("")
 	if err != nil {
 		return remote.InFlags(err)
@@ -304,5 +309,6 @@ func (f *judgeFlags) secondCredentials() (conformance.Credentials, error) {
 	if key = strings.TrimSpace(key); key == "" {
 		return conformance.Credentials{}, cli.Usagef("no second key: set RELAY_SECOND_KEY, or --second-key-file")
 	}
-	return conformance.Credentials{Address: relay.Address(f.second), Key: key, Secret: strings.TrimSpace(os.Getenv("RELAY_SECOND_SIGNING_SECRET"))}, nil
+	return conformance.Credentials{Address: relay.Address(f.second), Key: key,
+		Secret: strings.TrimSpace(os.Getenv("RELAY_SECOND_SIGNING_SECRET"))}, nil
 }

@@ -30,7 +30,8 @@ func (a *App) WithDB(create bool, f func(*db.DB) error) error {
 	}
 	if err := f(d); err != nil {
 		d.Close()
-		return system.Denied(a.DBPath, true, file.Explain(d.Path(), err)) // SQLite opens a file that it may not write, and then only reads
+		// SQLite opens a file that it may not write, and then only reads
+		return system.Denied(a.DBPath, true, file.Explain(d.Path(), err))
 	}
 	return d.Close()
 }

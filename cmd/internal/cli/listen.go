@@ -39,7 +39,8 @@ func Listen(flag, addr string) (net.Listener, error) {
 		err = failed.Err // the rest of it repeats the address
 	}
 	if errors.Is(err, fs.ErrPermission) && n < 1024 {
-		return nil, fmt.Errorf("cannot listen on --%s %s: %w; ports below 1024 need a privilege (relay docs tls)", flag, addr, err)
+		return nil, fmt.Errorf("cannot listen on --%s %s: %w; ports below 1024 need a privilege (relay docs tls)",
+			flag, addr, err)
 	}
 	return nil, fmt.Errorf("cannot listen on --%s %s: %w", flag, addr, err)
 }

@@ -103,7 +103,8 @@ func noFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 func invalidValue(from string, e *pflag.InvalidValueError) error {
 	kind := map[string]string{
 		"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",
-		"duration": "a length of time, as in 30s or 5m", "days": "a length of time, as in 30d or 12h", "intSlice": "a list of whole numbers, as in 1,8,64",
+		"duration": "a length of time, as in 30s or 5m", "days": "a length of time, as in 30d or 12h",
+		"intSlice": "a list of whole numbers, as in 1,8,64",
 	}[e.GetFlag().Value.Type()]
 	switch {
 	case errors.Is(e, strconv.ErrRange):

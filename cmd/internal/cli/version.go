@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A release build sets both: -ldflags "-X relay/cmd/internal/cli.version=1.2.3 -X relay/cmd/internal/cli.commit=0123abc".
+// A release build sets both: -ldflags "-X relay/cmd/internal/cli.version=1.2.3 -X
+// relay/cmd/internal/cli.commit=0123abc".
 var version, commit string
 
 // Version says which program this is.

@@ -54,7 +54,8 @@ func (p *Progress) Add(n int64) {
 	}
 	share := min(float64(p.done)/float64(p.total), 1)
 	full := int(share * barWidth)
-	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), share*100)
+	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full),
+		strings.Repeat(" ", barWidth-full), share*100)
 }
 
 // Clear removes the bar, so that another line can be printed.

@@ -70,10 +70,13 @@ func noPermission(path, name string, mode uint32) error {
 	do := map[uint32]string{unix.R_OK: "read", unix.W_OK: "write", unix.X_OK: "enter"}[mode]
 	owner := info.Sys().(*syscall.Stat_t)
 	if int(owner.Uid) == os.Geteuid() {
-		return fmt.Errorf("%s: permission denied: %s is yours, but its mode %04o forbids to %s: chmod u+rwX %s", path, it, info.Mode().Perm(), do, relay.ShellWord(name))
+		return fmt.Errorf("%s: permission denied: %s is yours, but its mode %04o forbids to %s: chmod u+rwX %s",
+			path, it, info.Mode().Perm(), do, relay.ShellWord(name))
 	}
-	if folder, err := os.Stat(filepath.Dir(name)); err == nil && owner.Uid == 0 && int(folder.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
-		return fmt.Errorf("%s: permission denied: root has made %s in your folder; it must be yours: sudo chown %s %s", path, it, userName(os.Geteuid()), relay.ShellWord(name))
+	if folder, err := os.Stat(filepath.Dir(name)); err == nil && owner.Uid == 0 &&
+		int(folder.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
+		return fmt.Errorf("%s: permission denied: root has made %s in your folder; it must be yours: sudo chown %s %s",
+			path, it, userName(os.Geteuid()), relay.ShellWord(name))
 	}
 	who, sudo := "user "+strconv.Itoa(int(owner.Uid)), "'#"+strconv.Itoa(int(owner.Uid))+"'"
 	if u, err := user.LookupId(strconv.Itoa(int(owner.Uid))); err == nil {
@@ -82,7 +85,8 @@ func noPermission(path, name string, mode uint32) error {
 	if uint32(info.Mode().Perm())&(mode<<3) != 0 { // the bit of the group for the same right
 		who += " and the group " + groupName(owner.Gid)
 	}
-	return fmt.Errorf("%s: permission denied: only %s may %s %s (mode %04o); run this command as that user, as in sudo -u %s relay …",
+	return fmt.Errorf("%s: permission denied: only %s may %s %s (mode %04o); run this command as that user, "+
+		"as in sudo -u %s relay …",
 		path, who, do, it, info.Mode().Perm(), sudo)
 }
 

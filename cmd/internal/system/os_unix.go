@@ -40,7 +40,8 @@ func waitForStops() {
 		return // the first process of a container cannot be stopped
 	}
 	asked := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} { // of a terminal: Ctrl-Z, reading or writing in the background
+	// of a terminal: Ctrl-Z, reading or writing in the background
+	for _, s := range []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
 		if !signal.Ignored(s) {
 			signal.Notify(asked, s)
 		}

@@ -15,7 +15,8 @@ const AddressInUse = windows.WSAEADDRINUSE
 // command is a process group of its own: Ctrl-C reaches only us.
 func Shell(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "cmd")
-	c.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /S /C "` + line + `"`, CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+	c.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /S /C "` + line + `"`,
+		CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 	return c
 }
 

@@ -152,7 +152,8 @@ func persist(ctx context.Context, f func() error) error {
 // while.
 func (b *bell) look(ctx context.Context) ([]pendingRecord, error) {
 	var page struct{ Messages []pendingRecord }
-	path := fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&order=desc&limit=%d&wait=%d", b.own, bellPage, bellWait)
+	path := fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&order=desc&limit=%d&wait=%d",
+		b.own, bellPage, bellWait)
 	err := b.c.Call(ctx, "GET", path, nil, &page)
 	return page.Messages, err
 }
@@ -254,7 +255,8 @@ func (b *bell) ring(page []pendingRecord, fresh []waiting) {
 	for i := range page {
 		r := &page[i]
 		_, known := b.announced[r.MessageID]
-		if named[r.MessageID] || known && !b.news(r) || len(fresh) == bellList && (r.Ack == nil || r.Ack.Status != "deferred") {
+		if named[r.MessageID] || known && !b.news(r) || len(fresh) == bellList &&
+			(r.Ack == nil || r.Ack.Status != "deferred") {
 			announced[r.MessageID] = r.word()
 		}
 	}

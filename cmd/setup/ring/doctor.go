@@ -94,7 +94,8 @@ func (a *app) doctor(ctx context.Context, f *setupFlags) error {
 	if f.KeyFile != "" || os.Getenv("RELAY_KEY") != "" {
 		e.relay(ctx, "the environment", f.Flags)
 	} else if !e.started && !e.hooked {
-		e.problem("key", "Set RELAY_KEY, or run relay setup; relay key create ADDRESS issues a key.", "There is no key: RELAY_KEY is not set, and no program is configured.")
+		e.problem("key", "Set RELAY_KEY, or run relay setup; relay key create ADDRESS issues a key.",
+			"There is no key: RELAY_KEY is not set, and no program is configured.")
 	}
 	if err := e.bells(); err != nil {
 		return err
@@ -114,7 +115,8 @@ func (e *examination) program(ctx context.Context, place setup.Home, program, na
 	for _, found := range place.Look(program, name) {
 		switch {
 		case found.Problem != nil:
-			e.problem("program", "Mend the file; relay setup does not touch it before.", "%s: the configuration cannot be used: %v.", title, found.Problem)
+			e.problem("program", "Mend the file; relay setup does not touch it before.",
+				"%s: the configuration cannot be used: %v.", title, found.Problem)
 			return
 		case found.Server != nil:
 			server = found.Server
@@ -144,7 +146,8 @@ func (e *examination) program(ctx context.Context, place setup.Home, program, na
 	if hook != "" && !strings.Contains(hook, get("RELAY_KEY_FILE")) {
 		e.problem("program", again, "%s has a hook with another key than the MCP server.", title)
 	}
-	e.relay(ctx, title, remote.Flags{URL: get("RELAY_URL"), KeyFile: get("RELAY_KEY_FILE"), SecretFile: get("RELAY_SIGNING_SECRET_FILE"), CAFile: get("RELAY_CA_FILE")})
+	e.relay(ctx, title, remote.Flags{URL: get("RELAY_URL"), KeyFile: get("RELAY_KEY_FILE"),
+		SecretFile: get("RELAY_SIGNING_SECRET_FILE"), CAFile: get("RELAY_CA_FILE")})
 }
 
 // relay looks at a key, and asks the relay about it, once for all who use both.
@@ -167,7 +170,8 @@ func (e *examination) relay(ctx context.Context, who string, f remote.Flags) {
 		err = relay.CheckKeyText(key)
 	}
 	if err != nil {
-		e.problem("key", "relay key create ADDRESS issues a key; then run relay setup.", "The key of %s cannot be used: %v.", who, err)
+		e.problem("key", "relay key create ADDRESS issues a key; then run relay setup.", "The key of %s cannot be used: %v.",
+			who, err)
 		return
 	}
 	c, err := f.Client()
@@ -192,11 +196,13 @@ func (e *examination) ready(ctx context.Context, f remote.Flags) {
 	at := redacted(f.URL)
 	switch {
 	case err != nil:
-		e.problem("server", "Start it (relay serve), or set RELAY_URL.", "The relay at %s does not answer: %v.", at, remote.Advice(err))
+		e.problem("server", "Start it (relay serve), or set RELAY_URL.", "The relay at %s does not answer: %v.",
+			at, remote.Advice(err))
 	case !answer.Ready:
 		e.problem("server", "See the server's log.", "The relay at %s is not ready: %s.", at, relay.Visible(answer.Detail))
 	case !answer.Accepting:
-		e.problem("server", "Make room on the server's disk.", "The relay at %s takes no messages: its disk is nearly full.", at)
+		e.problem("server", "Make room on the server's disk.", "The relay at %s takes no messages: its disk is nearly full.",
+			at)
 	default:
 		e.ok("server", "The relay at %s is ready.", at)
 	}
@@ -217,10 +223,12 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 		e.problem("clock", "Set this machine's clock.", "The relay refuses the time of this machine: %v.", err)
 		return
 	case errors.As(err, new(*client.Refusal)) && !client.Temporary(err):
-		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.", "The relay refuses the key of %s: %v.", who, remote.Advice(err))
+		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.",
+			"The relay refuses the key of %s: %v.", who, remote.Advice(err))
 		return
 	case err != nil && ctx.Err() == nil && !client.NothingDone(err):
-		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.", who, remote.Advice(err))
+		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.",
+			who, remote.Advice(err))
 		return
 	case err != nil:
 		return // ready has said it
@@ -232,7 +240,8 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 	}
 	local := began.Add(time.Since(began) / 2)
 	if off := local.Sub(me.ServerTime).Abs(); off > clockNote {
-		e.problem("clock", "Set the clocks; five minutes apart, requests are refused.", "This machine's clock and the relay's are %s apart.", show.Gap(off))
+		e.problem("clock", "Set the clocks; five minutes apart, requests are refused.",
+			"This machine's clock and the relay's are %s apart.", show.Gap(off))
 	} else {
 		e.ok("clock", "This machine's clock agrees with the relay's.")
 	}
@@ -275,7 +284,8 @@ func (e *examination) bells() error {
 		case waits && kept.Outstanding:
 			armed++
 			e.note("bell", "Acknowledge one of its messages (relay inbox), and the next bell can ring.",
-				"The session %s waits%s (process %d), but its last bell, of %s, is not answered yet.", session, who, kept.PID, show.At(kept.RungAt))
+				"The session %s waits%s (process %d), but its last bell, of %s, is not answered yet.",
+				session, who, kept.PID, show.At(kept.RungAt))
 		case waits:
 			armed++
 			e.ok("bell", "The session %s waits%s (process %d) since %s.", session, who, kept.PID, show.At(kept.ArmedAt))

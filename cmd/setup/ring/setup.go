@@ -52,7 +52,9 @@ somebody has changed it since, only what the relay has added is taken out.`,
   relay setup vscode --dry-run
   relay setup codex --undo`,
 		Args: cli.Exactly(1, "one program: "+strings.Join(setup.Names, ", ")),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(
+			_ *cobra.Command, args []string, _ string,
+		) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 			for _, name := range setup.Names[:len(setup.Names)*(1-min(len(args), 1))] {
 				names = append(names, cobra.CompletionWithDesc(name, setup.Title(name)))
 			}
@@ -60,7 +62,8 @@ somebody has changed it since, only what the relay has added is taken out.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !slices.Contains(setup.Names, args[0]) {
-				return cli.Usagef("there is no program %q%s; known are %s", args[0], cli.DidYouMean("", args[0], setup.Names), strings.Join(setup.Names, ", "))
+				return cli.Usagef("there is no program %q%s; known are %s",
+					args[0], cli.DidYouMean("", args[0], setup.Names), strings.Join(setup.Names, ", "))
 			}
 			if f.undo {
 				return a.setupUndo(&f, args[0])
@@ -121,7 +124,8 @@ func (a *app) setup(f *setupFlags, program string) error {
 	case program == "claude-code":
 		fmt.Fprintln(a.Stderr, "Restart Claude Code. Then relay doctor tells whether all is well.")
 	default:
-		fmt.Fprintf(a.Stderr, "Restart %s. It has no hook that wakes an idle session; relay docs waking says what does. relay doctor tells whether all is well.\n", setup.Title(program))
+		fmt.Fprintf(a.Stderr, "Restart %s. It has no hook that wakes an idle session; relay docs waking says what does. "+
+			"relay doctor tells whether all is well.\n", setup.Title(program))
 	}
 	return nil
 }
@@ -166,7 +170,8 @@ func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error
 		s.Env = append(s.Env, setup.Field{Name: name, Value: path})
 		hook = append(hook, "--"+flag, path)
 	}
-	for _, one := range []struct{ flag, file, text, ending string }{{"key-file", f.KeyFile, key, ".key"}, {"signing-secret-file", f.SecretFile, secret, ".secret"}} {
+	for _, one := range []struct{ flag, file, text, ending string }{{"key-file", f.KeyFile, key, ".key"},
+		{"signing-secret-file", f.SecretFile, secret, ".secret"}} {
 		if one.text == "" {
 			continue
 		}
@@ -280,7 +285,8 @@ var changeTexts = map[string][2]string{
 	"change":  {"changed", "would be changed"},
 	"remove":  {"removed: setup had created it", "would be removed: setup had created it"},
 	"restore": {"as it was before", "would be as it was before"},
-	"clean":   {"the relay was taken out; it was changed since setup, and the rest stays", "the relay would be taken out; it was changed since setup, and the rest would stay"},
+	"clean": {"the relay was taken out; it was changed since setup, and the rest stays",
+		"the relay would be taken out; it was changed since setup, and the rest would stay"},
 	"nothing": {"nothing to change", "nothing to change"},
 }
 
