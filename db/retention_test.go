@@ -259,18 +259,18 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")
 	in := func(m *relay.SendMessage) { m.Conversation, m.Type = "a-label", "a-type" }
-	look, err := db.Inspect(s.Path())
+	reads, err := db.Inspect(s.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer look.Close()
-	if _, err := look.Changed(); err != nil {
+	defer reads.Close()
+	if _, err := reads.Changed(); err != nil {
 		t.Fatal(err)
 	}
 	listed := func(q inspect.ListQuery) int {
 		t.Helper()
 		q.Limit = 10
-		list, _, err := look.Messages(ctx, q)
+		list, _, err := reads.Messages(ctx, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 			t.Errorf("Mecha %d: %v", who, err)
 		}
 	}
-	if _, err := look.Changed(); err != nil {
+	if _, err := reads.Changed(); err != nil {
 		t.Fatal(err)
 	}
 	if n := listed(inspect.ListQuery{Type: "a-type"}); n != 1 {

@@ -48,19 +48,19 @@ type Config struct {
 // Console is the handler of all pages. Make it with New; Close ends what it does beside
 // requests. It is safe for concurrent use.
 type Console struct {
-	config   Config
-	token    string
-	host     string            // a name of this machine that browsers know; "": none
-	secret   [sha256.Size]byte // of the token or the password
-	sessions sessions
-	failures failures
-	handler  http.Handler
-	flow     *flow
-	look     look
-	ctx      context.Context // ends at Close
-	stop     context.CancelFunc
-	closing  sync.Mutex // between the end of ctx and the last work that begins
-	work     sync.WaitGroup
+	config    Config
+	token     string
+	host      string            // a name of this machine that browsers know; "": none
+	secret    [sha256.Size]byte // of the token or the password
+	sessions  sessions
+	failures  failures
+	handler   http.Handler
+	flow      *flow
+	overviews overviews
+	ctx       context.Context // ends at Close
+	stop      context.CancelFunc
+	closing   sync.Mutex // between the end of ctx and the last work that begins
+	work      sync.WaitGroup
 }
 
 // route is a row of the route table. A view has its page in pages/, and shows what show

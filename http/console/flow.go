@@ -120,13 +120,13 @@ func (f *flow) catchUp(ctx context.Context) bool {
 	defer cancel()
 	for {
 		f.mu.Lock()
-		ended, look := f.ended, f.look
+		ended, woken := f.ended, f.look
 		f.mu.Unlock()
 		if ended > before {
 			return true
 		}
 		select {
-		case <-look:
+		case <-woken:
 		case <-ctx.Done():
 			return false
 		}

@@ -87,14 +87,14 @@ func everyView(s *play) map[string]string {
 	return all
 }
 
-// look is a window and a theme.
-type look struct {
+// window is the size of a window, and a theme.
+type window struct {
 	width, height int64
 	dark          bool
 }
 
 // sizes are the windows and themes in which the views are looked at.
-var sizes = []look{{1440, 900, false}, {420, 900, true}, {1440, 900, true}, {420, 900, false}, {3840, 2160, false}}
+var sizes = []window{{1440, 900, false}, {420, 900, true}, {1440, 900, true}, {420, 900, false}, {3840, 2160, false}}
 
 // axe is axe-core, which finds what keeps people out.
 func axe(t *testing.T) chromedp.Action[chromedp.Void] {
@@ -130,11 +130,11 @@ func TestEverybodyCanUseThePages(t *testing.T) {
 				if n%tabs != tab {
 					continue
 				}
-				looks := sizes
+				windows := sizes
 				if !all { // every other view is dark and narrow
-					looks = sizes[n%2 : n%2+1]
+					windows = sizes[n%2 : n%2+1]
 				}
-				b.everybodyCanUse(t, name, s.url+views[name], looks)
+				b.everybodyCanUse(t, name, s.url+views[name], windows)
 			}
 		})
 	}
@@ -152,8 +152,8 @@ func TestEverybodyCanUseThePages(t *testing.T) {
 }
 
 // everybodyCanUse looks at a view in each size.
-func (b *tab) everybodyCanUse(t *testing.T, name, to string, looks []look) {
-	for n, size := range looks {
+func (b *tab) everybodyCanUse(t *testing.T, name, to string, windows []window) {
+	for n, size := range windows {
 		b.look(size.width, size.height, size.dark)
 		if n == 0 {
 			b.open(to)

@@ -16,8 +16,8 @@ const (
 	lookOld    = 15 * time.Second      // that is no older
 )
 
-// look has the latest Overview, for all pages. It is safe for concurrent use.
-type look struct {
+// overviews has the latest Overview, for all pages. It is safe for concurrent use.
+type overviews struct {
 	mu   sync.Mutex
 	last inspect.Overview
 	at   time.Time     // when it was made; zero: never
@@ -35,7 +35,7 @@ type looking struct {
 // overview gives what waits for whom: as of a moment ago, or of some seconds ago if it takes
 // long. One is made at a time, and only if a page asks.
 func (c *Console) overview(ctx context.Context) (inspect.Overview, error) {
-	l := &c.look
+	l := &c.overviews
 	l.mu.Lock()
 	last, old := l.last, time.Since(l.at)
 	if !l.at.IsZero() && old < min(max(lookOften, lookShare*l.took), lookSeldom) {
@@ -73,7 +73,7 @@ func (c *Console) makeOverview(n *looking) {
 	defer c.work.Done()
 	began := time.Now()
 	n.made, n.err = c.config.Store.Overview(c.ctx, c.config.Now().Add(-lateAfter))
-	l := &c.look
+	l := &c.overviews
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next = nil; n.err == nil {
@@ -84,7 +84,7 @@ func (c *Console) makeOverview(n *looking) {
 
 // pendingKnown gives how many messages were pending a short time ago; -1 if no page has asked.
 func (c *Console) pendingKnown() int {
-	l := &c.look
+	l := &c.overviews
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.at.IsZero() || time.Since(l.at) > measured || l.last.More {
