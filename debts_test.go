@@ -19,7 +19,6 @@ var debts = []size{
 	{"db/admin", "long lines", 10},
 	{"db/cluster", "long lines", 30},
 	{"db/file", "long lines", 90},
-	{"db/inspect", "long lines", 10},
 	{"db/internal/dictionary", "long lines", 10},
 	{"db/internal/engine", "long lines", 30},
 	{"db/internal/late", "long lines", 10},

@@ -19,11 +19,11 @@ var house = []row{
 	{"cmd", "cmd/cluster cmd/internal/about cmd/internal/agent cmd/internal/cli cmd/internal/demo cmd/internal/look cmd/internal/operate cmd/internal/remote cmd/internal/serve cmd/internal/show cmd/internal/system cmd/mcp", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/internal/agent", "cmd/internal/cli cmd/internal/remote cmd/internal/show cmd/internal/system db/relay http/client",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
-	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/inspect db/relay http",
+	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/look db/relay http",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/operate", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/file db/relay search",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
-	{"cmd/internal/about", "cmd/internal/cli db db/inspect db/relay http http/docs",
+	{"cmd/internal/about", "cmd/internal/cli db db/look db/relay http http/docs",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/demo", "cmd/internal/cli cmd/internal/serve db/relay http/client",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
@@ -36,13 +36,13 @@ var house = []row{
 	{"cmd/internal/system", "db db/file db/relay", "net database github.com modernc.org"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
 	{"http/apitest", "http", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone
-	{"http", "http/docs db db/cache db/inspect db/measure db/relay db/turn", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
+	{"http", "http/docs db db/cache db/look db/measure db/relay db/turn", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
 	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
-	{"db", "db/admin db/cache db/file db/inspect db/internal/dictionary db/internal/engine db/internal/late db/internal/mailbox db/internal/names db/internal/readers db/internal/replays db/internal/sqlite db/lock db/measure db/relay db/ring db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db", "db/admin db/cache db/file db/look db/look/survey db/internal/dictionary db/internal/engine db/internal/late db/internal/mailbox db/internal/names db/internal/readers db/internal/replays db/internal/sqlite db/lock db/measure db/relay db/ring db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/replays", "db/internal/engine db/internal/readers db/internal/sqlite db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/mailbox", "db/internal/engine db/internal/late db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/dictionary", "db/cache db/internal/engine db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
@@ -50,7 +50,8 @@ var house = []row{
 	{"db/internal/names", "db/cache db/internal/late db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/admin", "db/relay", "net/http github.com golang.org modernc.org database"},
 	{"db/file", "db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
-	{"db/inspect", "db/relay", "net github.com golang.org modernc.org database"},
+	{"db/look/survey", "db/look db/relay", "net github.com golang.org modernc.org database"},
+	{"db/look", "db/relay", "net github.com golang.org modernc.org database"},
 	{"db/internal/late", "db/internal/sqlite", "os net github.com golang.org modernc.org database"},
 	{"db/internal/readers", "db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/sqlite", "", "net/http github.com"},
@@ -95,7 +96,7 @@ func TestADatabaseIsOpenedBySQLiteAlone(t *testing.T) {
 		"db/internal/sqlite/holder_linux.go": "/proc", "db/internal/sqlite/mount_linux.go": "/proc",
 	}
 	opens := regexp.MustCompile(`os\.(Open|OpenFile|ReadFile|Create|WriteFile)\(`)
-	for _, dir := range []string{"db", "db/admin", "db/file", "db/inspect", "db/internal/sqlite"} {
+	for _, dir := range []string{"db", "db/admin", "db/file", "db/internal/sqlite", "db/look", "db/look/survey"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || len(files) == 0 {
 			t.Fatal(files, err)

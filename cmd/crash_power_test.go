@@ -15,7 +15,7 @@ import (
 
 	"relay/db"
 	"relay/db/file"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -228,7 +228,7 @@ func (run *powerRun) missing(t *testing.T, disk *powerDisk, name string) error {
 		return err
 	}
 	defer in.Close()
-	list, _, err := in.Messages(t.Context(), inspect.ListQuery{Oldest: true, Limit: len(run.order) + 1})
+	list, _, err := in.Messages(t.Context(), look.ListQuery{Oldest: true, Limit: len(run.order) + 1})
 	if err != nil {
 		return err
 	}

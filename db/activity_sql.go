@@ -6,16 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
-func (i Console) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
-	return see(i.Inspector, func(x *engine.Rx) (inspect.Activity, error) { return activity(x, after, span, limit) })
+func (i Console) Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error) {
+	return see(i.Inspector, func(x *engine.Rx) (survey.Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -49,7 +50,7 @@ func inSpans(x *engine.Rx, after, upto relay.Position, span time.Duration, next,
 	}
 }
 
-func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
+func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int) (a survey.Activity, err error) {
 	a.Upto = relay.MaxPosition
 	last := after
 	for _, table := range []string{"message", "receipt"} {
@@ -70,20 +71,20 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	if !a.More {
 		a.Upto = last
 	}
-	spans := map[int64]*inspect.Span{}
-	at := func(n int64) *inspect.Span {
+	spans := map[int64]*survey.Span{}
+	at := func(n int64) *survey.Span {
 		if spans[n] == nil {
-			spans[n] = &inspect.Span{Begin: time.UnixMilli(n * span.Milliseconds())}
+			spans[n] = &survey.Span{Begin: time.UnixMilli(n * span.Milliseconds())}
 		}
 		return spans[n]
 	}
 	err = inSpans(x, after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
-		at(n).Add(inspect.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
+		at(n).Add(survey.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
 	})
 	settled, failed := withFailed(x, spanSettled)
 	if err = cmp.Or(err, failed); err == nil {
 		err = inSpans(x, after, a.Upto, span, nextReceipt, settled, func(n int64, r *sqlite.Rows) {
-			at(n).Add(inspect.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
+			at(n).Add(survey.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
 				Lag: time.Duration(r.Int(4)) * time.Millisecond, MaxLag: time.Duration(r.Int(5)) * time.Millisecond})
 		})
 	}
@@ -93,7 +94,7 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	for _, s := range spans {
 		a.Spans = append(a.Spans, *s)
 	}
-	slices.SortFunc(a.Spans, func(a, b inspect.Span) int { return a.Begin.Compare(b.Begin) })
+	slices.SortFunc(a.Spans, func(a, b survey.Span) int { return a.Begin.Compare(b.Begin) })
 	return a, nil
 }
 
@@ -118,8 +119,8 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 	UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
 
 // Newest reads the newest events, up to limit, the oldest first.
-func (i Console) Newest(limit int) ([]inspect.Event, error) {
-	return see(i.Inspector, func(x *engine.Rx) ([]inspect.Event, error) {
+func (i Console) Newest(limit int) ([]look.Event, error) {
+	return see(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
 		at, err := x.C.Number(newestPosition, int64(limit))
 		if err != nil {
@@ -137,8 +138,8 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
-func (i Console) Dead(since time.Time, limit int) ([]inspect.Event, error) {
-	return see(i.Inspector, func(x *engine.Rx) ([]inspect.Event, error) {
+func (i Console) Dead(since time.Time, limit int) ([]look.Event, error) {
+	return see(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
 		text, err := withFailed(x, deadSince)
 		if err != nil {
 			return nil, err
@@ -157,7 +158,7 @@ const (
 
 // Pushes reads the notes that messages were written to sockets, from the rows after a position,
 // which is none of the shared order; up to about limit of them. next is where to go on.
-func (i Console) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+func (i Console) Pushes(after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(pushesAfter, int64(after)), after, limit)
 		return err
@@ -166,7 +167,7 @@ func (i Console) Pushes(after relay.Position, limit int) (list []inspect.Event, 
 }
 
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
-func (i Console) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
+func (i Console) NewestPushes(limit int) (list []look.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
@@ -176,7 +177,7 @@ func (i Console) NewestPushes(limit int) (list []inspect.Event, next relay.Posit
 
 // pushEvents makes events of the last limit notes of some rows. Notes of messages that were
 // removed are left out.
-func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
 	var notes []pushed
 	last, _, err := readPushes(r, limit*newestPushes, func(p pushed) { notes = append(notes, p) })
 	if next = max(after, last); err != nil {
@@ -190,7 +191,7 @@ func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (
 			}
 			continue
 		}
-		e := inspect.Event{Position: p.message, Message: m, Step: inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}}
+		e := look.Event{Position: p.message, Message: m, Step: look.Step{At: relay.UnixMilli(p.at), What: look.StepPushed}}
 		if err := nameKey(x, &e.Step, p.key); err != nil {
 			return nil, next, err
 		}

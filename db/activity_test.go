@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -42,11 +43,11 @@ func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 	if err != nil || len(events) != 10 {
 		t.Fatal(len(events), err)
 	}
-	want := map[time.Time]inspect.Span{}
+	want := map[time.Time]survey.Span{}
 	for _, e := range events {
 		begin := e.Position.Time().Truncate(time.Minute)
-		one := inspect.Span{Events: 1}
-		if e.Step.What == inspect.StepAccepted {
+		one := survey.Span{Events: 1}
+		if e.Step.What == look.StepAccepted {
 			one.Sent = 1
 		} else {
 			one.Acked, one.Lag, one.MaxLag = 1, 20*time.Second, 20*time.Second
@@ -59,8 +60,8 @@ func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 		want[begin] = sum
 	}
 	for _, limit := range []int{1, 3, 100} {
-		got := map[time.Time]inspect.Span{}
-		a := inspect.Activity{More: true}
+		got := map[time.Time]survey.Span{}
+		a := survey.Activity{More: true}
 		for turns := 0; a.More; turns++ {
 			if a, err = (db.Console{Inspector: in}).Activity(a.Upto, time.Minute, limit); err != nil || turns > len(events) {
 				t.Fatal(turns, err)

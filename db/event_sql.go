@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -21,11 +21,11 @@ func (i *Inspector) Latest() (relay.Position, error) {
 
 // Events reads up to limit events after a position, in commit order. If it gives fewer
 // than limit, there are no more.
-func (i *Inspector) Events(after relay.Position, limit int) ([]inspect.Event, error) {
-	return see(i, func(x *engine.Rx) ([]inspect.Event, error) { return events(x, after, limit) })
+func (i *Inspector) Events(after relay.Position, limit int) ([]look.Event, error) {
+	return see(i, func(x *engine.Rx) ([]look.Event, error) { return events(x, after, limit) })
 }
 
-func events(x *engine.Rx, after relay.Position, limit int) ([]inspect.Event, error) {
+func events(x *engine.Rx, after relay.Position, limit int) ([]look.Event, error) {
 	messages, err := messagesAfter(x, after, limit)
 	if err != nil {
 		return nil, err
@@ -35,18 +35,18 @@ func events(x *engine.Rx, after relay.Position, limit int) ([]inspect.Event, err
 		return nil, err
 	}
 	for _, m := range messages {
-		list = append(list, inspect.Event{Position: m.Position, Message: m, Step: inspect.Step{At: m.CreatedAt, What: inspect.StepAccepted}})
+		list = append(list, look.Event{Position: m.Position, Message: m, Step: look.Step{At: m.CreatedAt, What: look.StepAccepted}})
 	}
-	slices.SortFunc(list, func(a, b inspect.Event) int { return cmp.Compare(a.Position, b.Position) })
+	slices.SortFunc(list, func(a, b look.Event) int { return cmp.Compare(a.Position, b.Position) })
 	return list[:min(len(list), limit)], nil
 }
 
 // receiptEvents makes events of rows of receipt: each has its position, and that of its message. It
 // leaves out those of messages that were removed.
-func receiptEvents(x *engine.Rx, r *sqlite.Rows) (list []inspect.Event, err error) {
+func receiptEvents(x *engine.Rx, r *sqlite.Rows) (list []look.Event, err error) {
 	var of []relay.Position
 	for r.Next() {
-		list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
+		list, of = append(list, look.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
 	}
 	if err := r.Close(); err != nil {
 		return nil, err
@@ -60,5 +60,5 @@ func receiptEvents(x *engine.Rx, r *sqlite.Rows) (list []inspect.Event, err erro
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), nil
+	return slices.DeleteFunc(list, func(e look.Event) bool { return e.Message == nil }), nil
 }

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"relay/db/file"
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
+	"relay/db/look"
 	"relay/db/turn"
 )
 
@@ -198,17 +198,17 @@ func diskFree(path string) int64 {
 }
 
 // serving tells whether a process serves the file, by the lock that it would have.
-func (i *Inspector) serving() inspect.Serving {
+func (i *Inspector) serving() look.Serving {
 	real, err := filepath.EvalSymlinks(i.path)
 	if err != nil {
-		return inspect.ServingUnknown
+		return look.ServingUnknown
 	}
 	held, err := lock.IsHeld(real + ".lock")
 	switch {
 	case held:
-		return inspect.Served
+		return look.Served
 	case err == nil, errors.Is(err, fs.ErrNotExist):
-		return inspect.NotServed
+		return look.NotServed
 	}
-	return inspect.ServingUnknown // this system does not tell
+	return look.ServingUnknown // this system does not tell
 }

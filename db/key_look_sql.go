@@ -4,9 +4,9 @@ import (
 	"context"
 	"strings"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -29,11 +29,11 @@ func pageOfKeys(where string) string {
 
 // Keys reads a page of all keys. It looks at each of them, some million a second: a relay has
 // few of them against its messages.
-func (i Console) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
+func (i Console) Keys(q survey.KeyQuery) (p survey.KeyPage, err error) {
 	text := strings.ToLower(q.Text)
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		now := x.Now.UnixMilli()
-		r := x.C.Query(countKeys, now, x.Now.Add(inspect.KeySoon).UnixMilli(), text, text)
+		r := x.C.Query(countKeys, now, x.Now.Add(survey.KeySoon).UnixMilli(), text, text)
 		for r.Next() {
 			p.Counts[r.Int(0)] = int(r.Int(1))
 		}
@@ -47,16 +47,16 @@ func (i Console) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 }
 
 // keyPage reads a page of the keys k of the Mechas m for which a condition holds.
-func keyPage(x *engine.Rx, q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
+func keyPage(x *engine.Rx, q survey.KeyQuery, where string, args ...any) (list []survey.Key, more bool, err error) {
 	state := int64(-1)
 	if q.State != nil {
 		state = int64(*q.State)
 	}
-	args = append([]any{x.Now.UnixMilli(), x.Now.Add(inspect.KeySoon).UnixMilli()}, args...)
+	args = append([]any{x.Now.UnixMilli(), x.Now.Add(survey.KeySoon).UnixMilli()}, args...)
 	return engine.Page(x.C.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...), q.Limit, readLookedKey)
 }
 
-func readLookedKey(r *sqlite.Rows) (inspect.Key, error) {
-	return inspect.Key{ID: relay.KeyID(r.Text(0)), Mecha: relay.Address(r.Text(1)), Label: r.Text(2), CreatedAt: relay.UnixMilli(r.Int(3)), ExpiresAt: relay.UnixMilli(r.Int(4)),
-		RevokedAt: relay.UnixMilli(r.Int(5)), LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: inspect.KeyState(r.Int(9))}, nil
+func readLookedKey(r *sqlite.Rows) (survey.Key, error) {
+	return survey.Key{ID: relay.KeyID(r.Text(0)), Mecha: relay.Address(r.Text(1)), Label: r.Text(2), CreatedAt: relay.UnixMilli(r.Int(3)), ExpiresAt: relay.UnixMilli(r.Int(4)),
+		RevokedAt: relay.UnixMilli(r.Int(5)), LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: survey.KeyState(r.Int(9))}, nil
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"relay/db/file"
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -27,7 +27,7 @@ func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
 // the file in several views, so under a server's writes the list is not of one state of
 // the file. The end of ctx ends it between two views; then the list has what was found until
 // then. Errors: MechaNotFound, CursorNotFound, and that of ctx.
-func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*relay.Message, more bool, err error) {
+func (i *Inspector) Messages(ctx context.Context, q look.ListQuery) (list []*relay.Message, more bool, err error) {
 	h, err := i.history(q)
 	if err != nil {
 		return nil, false, err
@@ -57,7 +57,7 @@ func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*
 }
 
 // history makes the query for the pages of a list. Error: MechaNotFound.
-func (i *Inspector) history(q inspect.ListQuery) (h relay.HistoryQuery, err error) {
+func (i *Inspector) history(q look.ListQuery) (h relay.HistoryQuery, err error) {
 	h = relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
 		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
 		Priority: q.Priority, Descending: !q.Oldest}

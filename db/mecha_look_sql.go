@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -31,7 +31,7 @@ const pageOfMechas = `SELECT id, address, created_at FROM mecha INDEXED BY sqlit
 
 // Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
 // cost is that of the rows it passes over, which are those of one index.
-func (i Console) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error) {
+func (i Console) Mechas(q survey.MechaQuery) (list []survey.Known, more bool, err error) {
 	except, err := json.Marshal(append([]relay.MechaNumber{}, q.Except...))
 	if err != nil {
 		return nil, false, err
@@ -42,8 +42,8 @@ func (i Console) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, 
 			return err
 		}
 		r := x.C.Query(pageOfMechas, strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
-		list, more, err = engine.Page(r, q.Limit, func(r *sqlite.Rows) (inspect.Known, error) {
-			return inspect.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)),
+		list, more, err = engine.Page(r, q.Limit, func(r *sqlite.Rows) (survey.Known, error) {
+			return survey.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)),
 				Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))}}, nil
 		})
 		if err != nil {
@@ -62,7 +62,7 @@ func (i Console) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, 
 
 // Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
 // accepted before late count in Box.Late. Error: MechaNotFound.
-func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, err error) {
+func (i Console) Mecha(a relay.Address, late time.Time) (s survey.MechaState, err error) {
 	id, err := i.number(a)
 	if err != nil {
 		return s, err
@@ -88,7 +88,7 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, e
 		if s.Leases, s.MoreLeases, err = leases(x, id); err != nil {
 			return err
 		}
-		s.Keys, s.MoreKeys, err = keyPage(x, inspect.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
+		s.Keys, s.MoreKeys, err = keyPage(x, survey.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
 		return err
 	})
 	return s, err
@@ -97,12 +97,12 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, e
 // pendingAges counts a Mecha's pending messages by inspect.PendingAges.
 func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 	end := int64(math.MaxInt64)
-	for n := range len(inspect.PendingAges) + 1 {
+	for n := range len(survey.PendingAges) + 1 {
 		begin := relay.Position(0)
-		if n < len(inspect.PendingAges) {
-			begin = relay.PositionAt(x.Now.Add(-inspect.PendingAges[n]))
+		if n < len(survey.PendingAges) {
+			begin = relay.PositionAt(x.Now.Add(-survey.PendingAges[n]))
 		}
-		pending, args, err := mailbox.Pending(x, id, begin, inspect.MostCounted+1)
+		pending, args, err := mailbox.Pending(x, id, begin, survey.MostCounted+1)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ages, end = append(ages, int(min(rows, inspect.MostCounted))), int64(begin)
+		ages, end = append(ages, int(min(rows, survey.MostCounted))), int64(begin)
 	}
 	return ages, nil
 }
@@ -122,18 +122,18 @@ const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT 
 		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until, a.message LIMIT ?`
 
 // leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
-func leases(x *engine.Rx, id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
+func leases(x *engine.Rx, id relay.MechaNumber) (list []survey.Lease, more bool, err error) {
 	r := x.C.Query(mechaLeases, int64(id), int64(leasesRead), int64(leasesShown+1))
-	return engine.Page(r, leasesShown, func(r *sqlite.Rows) (inspect.Lease, error) {
-		return inspect.Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
+	return engine.Page(r, leasesShown, func(r *sqlite.Rows) (survey.Lease, error) {
+		return survey.Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
 			Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5), Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))}, nil
 	})
 }
 
 // MechaHour counts what a Mecha received, sent and acknowledged since a time, in spans of the
 // given length. It looks at a bounded number of its newest messages.
-func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h inspect.MechaHour, err error) {
-	h = inspect.MechaHour{From: since}
+func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h survey.MechaHour, err error) {
+	h = survey.MechaHour{From: since}
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		for _, side := range []struct {
 			of relay.Direction
@@ -166,7 +166,7 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 }
 
 // acksOf counts the acknowledgements of the newest messages that a Mecha received.
-func acksOf(x *engine.Rx, h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
+func acksOf(x *engine.Rx, h *survey.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
 	positions, args, err := newestOf(x, id, relay.In, 0, ackRows)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func profilesAfter(conditions string) string {
 // Profiles reads a page of the directory, in pieces, each of which sees the file as it is in its
 // turn. It looks through 20,000 Mechas at most; then the page may have fewer than Limit and a Next.
 // The end of ctx ends it between two pieces.
-func (i Console) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspect.ProfilePage, err error) {
+func (i Console) Profiles(ctx context.Context, q survey.ProfileQuery) (p survey.ProfilePage, err error) {
 	where, words := "", []any{}
 	for _, w := range q.Words {
 		where += " OR NOT (instr(lower(m.address), ?) OR coalesce(instr(lower(p.body), ?), 0))"
@@ -246,11 +246,11 @@ func (i Console) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspec
 
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
-func (i Console) Listed(ids []relay.MechaNumber) ([]inspect.Listed, error) {
-	return see(i.Inspector, func(x *engine.Rx) ([]inspect.Listed, error) { return listed(x, ids) })
+func (i Console) Listed(ids []relay.MechaNumber) ([]survey.Listed, error) {
+	return see(i.Inspector, func(x *engine.Rx) ([]survey.Listed, error) { return listed(x, ids) })
 }
 
-func listed(x *engine.Rx, ids []relay.MechaNumber) (all []inspect.Listed, err error) {
+func listed(x *engine.Rx, ids []relay.MechaNumber) (all []survey.Listed, err error) {
 	var late overview // the newest messages
 	if err := late.readUnindexed(x, 0); err != nil {
 		return nil, err
@@ -265,7 +265,7 @@ func listed(x *engine.Rx, ids []relay.MechaNumber) (all []inspect.Listed, err er
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, inspect.Listed{Entry: e, LastSeen: seen})
+			all = append(all, survey.Listed{Entry: e, LastSeen: seen})
 		}
 	}
 	return all, nil

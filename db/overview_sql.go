@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"relay/db/file"
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -38,7 +38,7 @@ type Console struct{ *Inspector }
 // in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
 // them. Only one that takes long pauses between them (scan): somebody waits for it.
 // The boxes are in no order.
-func (i Console) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
+func (i Console) Overview(ctx context.Context, late time.Time) (o survey.Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
 	view := func(f func(*engine.Rx) error) error {
 		if time.Since(began) < overviewHaste && ctx.Err() == nil {
@@ -63,7 +63,7 @@ func (i Console) Overview(ctx context.Context, late time.Time) (o inspect.Overvi
 		return o, err
 	}
 	o.At, o.Serving, o.DiskFree = time.Now(), i.serving(), diskFree(i.path)
-	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), inspect.MostCounted)
+	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), survey.MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
 		err := view(func(x *engine.Rx) error {
@@ -160,8 +160,8 @@ func (v *overview) findWaiting(x *engine.Rx, from int64) (last int64, more bool,
 }
 
 // box makes the box of one Mecha alone.
-func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b inspect.Box, err error) {
-	v := overview{late: late, counted: inspect.MostCounted, looked: inspect.MostCounted}
+func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b survey.Box, err error) {
+	v := overview{late: late, counted: survey.MostCounted, looked: survey.MostCounted}
 	if err := v.readUnindexed(x, int64(id)); err != nil {
 		return b, err
 	}
@@ -177,7 +177,7 @@ const (
 )
 
 // box counts what waits for a Mecha.
-func (v *overview) box(x *engine.Rx, id int64) (b inspect.Box, err error) {
+func (v *overview) box(x *engine.Rx, id int64) (b survey.Box, err error) {
 	b.Number = relay.MechaNumber(id)
 	if b.Mecha, err = engine.Address(x, id); err != nil {
 		return b, err
@@ -207,8 +207,8 @@ func (v *overview) box(x *engine.Rx, id int64) (b inspect.Box, err error) {
 	b.Pending = rows
 	v.add(&b, x.IDs, oldest, true)
 	v.add(&b, x.IDs, v.unindexed[id], false)
-	if b.Pending > inspect.MostCounted {
-		b.Pending, b.Late, b.More = inspect.MostCounted, min(b.Late, inspect.MostCounted), true
+	if b.Pending > survey.MostCounted {
+		b.Pending, b.Late, b.More = survey.MostCounted, min(b.Late, survey.MostCounted), true
 	}
 	if rows > len(oldest) { // there are others, which may be held
 		_, err = x.C.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, x.Now.UnixMilli(), id, int64(v.counted))
@@ -218,7 +218,7 @@ func (v *overview) box(x *engine.Rx, id int64) (b inspect.Box, err error) {
 
 // add adds messages to a box, in order. counted tells that Pending and Late have them already,
 // also those that are dead.
-func (v *overview) add(b *inspect.Box, ids *relay.IDs, all []waitingMessage, counted bool) {
+func (v *overview) add(b *survey.Box, ids *relay.IDs, all []waitingMessage, counted bool) {
 	for _, m := range all {
 		if m.dead && !counted {
 			continue
@@ -264,7 +264,7 @@ const (
 )
 
 // FileState looks at the file.
-func (i Console) FileState() (s inspect.FileState, err error) {
+func (i Console) FileState() (s survey.FileState, err error) {
 	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), diskFree(i.path)
 	if info, err := os.Stat(i.path); err == nil {
 		s.File = info.Size()
@@ -286,7 +286,7 @@ func (i Console) FileState() (s inspect.FileState, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(inspect.MostCounted))
+		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(survey.MostCounted))
 		s.Free, s.SchemaVersion, s.Unindexed, s.LastEvent, s.LastAct = free*size, int(version), int(unindexed), relay.Position(max(last, receipt)), relay.UnixMilli(act)
 		if last != 0 {
 			s.First, s.Last = relay.Position(first).Time(), relay.Position(last).Time()

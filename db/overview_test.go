@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -123,13 +123,13 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { in.Close() })
-		boxes := func() map[relay.Address]inspect.Box {
+		boxes := func() map[relay.Address]survey.Box {
 			t.Helper()
 			o, err := (Console{in}).Overview(context.Background(), time.Now().Add(-10*time.Minute))
 			if err != nil || len(o.Boxes) != len(keys) || o.Mechas != len(keys)+1 {
 				t.Fatalf("%+v, %v", o, err)
 			}
-			all := map[relay.Address]inspect.Box{}
+			all := map[relay.Address]survey.Box{}
 			for _, b := range o.Boxes {
 				all[b.Mecha] = b
 			}

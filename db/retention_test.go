@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -267,7 +267,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	if _, err := reads.Changed(); err != nil {
 		t.Fatal(err)
 	}
-	listed := func(q inspect.ListQuery) int {
+	listed := func(q look.ListQuery) int {
 		t.Helper()
 		q.Limit = 10
 		list, _, err := reads.Messages(ctx, q)
@@ -278,7 +278,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	}
 	s.mustSend(alice.Key, "bob^demo", `{"n": 1}`, in)
 	s.mustSend(alice.Key, "bob^demo", `{"n": 2}`, func(m *relay.SendMessage) { m.Type = "the newest word" })
-	if n := listed(inspect.ListQuery{Type: "a-type"}) + listed(inspect.ListQuery{Conversation: "a-label"}); n != 2 {
+	if n := listed(look.ListQuery{Type: "a-type"}) + listed(look.ListQuery{Conversation: "a-label"}); n != 2 {
 		t.Fatalf("%d are listed before", n)
 	}
 	s.mustPruneAllMessages()
@@ -295,10 +295,10 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	if _, err := reads.Changed(); err != nil {
 		t.Fatal(err)
 	}
-	if n := listed(inspect.ListQuery{Type: "a-type"}); n != 1 {
+	if n := listed(look.ListQuery{Type: "a-type"}); n != 1 {
 		t.Errorf("%d of the type are listed", n)
 	}
-	if n := listed(inspect.ListQuery{Conversation: "a-label"}); n != 1 {
+	if n := listed(look.ListQuery{Conversation: "a-label"}); n != 1 {
 		t.Errorf("%d of the label are listed", n)
 	}
 	s.Close()

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -52,7 +52,7 @@ var statsView = 20 * time.Millisecond
 // times as long. The end of ctx ends it between two views. Error: also that of ctx.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	c, view := statsCount{busy: map[int64]*Busy{}}, i.Point
-	if i.serving() != inspect.NotServed {
+	if i.serving() != look.NotServed {
 		view = i.Scan
 	}
 	views := func(each ...func(*engine.Rx) error) error {

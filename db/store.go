@@ -5,9 +5,9 @@ import (
 	"os"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -140,7 +140,7 @@ func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
 // which relay.Judge judges (PROTOCOL §3, Trace). looked is how many rows were looked through
 // for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
 // wait. Safe for concurrent use.
-func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
+func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *look.Trace, looked int, err error) {
 	if err := d.w.AwaitMessage(ctx, id); err != nil {
 		return nil, 0, err
 	}

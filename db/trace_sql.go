@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -25,16 +25,16 @@ const pushRows = 4 * pushPage
 // Trace tells the life of a message. A push is stored with a later commit, so the latest
 // may not be in the file yet. The end of ctx ends the search for pushes. Errors:
 // MessageNotFound, and that of ctx.
-func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
+func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*look.Trace, error) {
 	return i.trace(ctx, id, math.MaxInt)
 }
 
 // Why is Trace that looks for pushes only as far as a server does.
-func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
+func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*look.Trace, error) {
 	return i.trace(ctx, id, pushRows)
 }
 
-func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*inspect.Trace, error) {
+func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*look.Trace, error) {
 	t, _, err := readTrace(ctx, i, id, nil, rows)
 	if err != nil {
 		return nil, err
@@ -45,16 +45,16 @@ func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*i
 }
 
 // hidePushes leaves out what tells when the recipient was connected.
-func hidePushes(t *inspect.Trace) {
-	t.Steps = slices.DeleteFunc(t.Steps, func(s inspect.Step) bool { return s.What == inspect.StepPushed })
+func hidePushes(t *look.Trace) {
+	t.Steps = slices.DeleteFunc(t.Steps, func(s look.Step) bool { return s.What == look.StepPushed })
 	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
 }
 
 // readTrace tells the life of a message to somebody with a right, but not when the recipient was
 // last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
 // through in all.
-func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may right, rows int) (t *inspect.Trace, looked int, err error) {
-	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*inspect.Trace, error) {
+func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may right, rows int) (t *look.Trace, looked int, err error) {
+	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*look.Trace, error) {
 		m, err := messageFor(x, id, may)
 		if err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may rig
 
 // complete adds to traces, the first of which is of the oldest message, what takes more than
 // one transaction: the pushes, for which it looks through up to so many rows, and the answer.
-func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*inspect.Trace) (looked int, err error) {
+func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*look.Trace) (looked int, err error) {
 	if len(traces) == 0 {
 		return 0, nil
 	}
@@ -131,9 +131,9 @@ func sawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, er
 
 // sawRecipient gives the latest time at which the trace itself shows the recipient. The file has
 // the time of its last request only to about a minute.
-func sawRecipient(t *inspect.Trace) (at time.Time) {
+func sawRecipient(t *look.Trace) (at time.Time) {
 	for _, s := range t.Steps {
-		if s.What != inspect.StepAccepted && s.Key != "" {
+		if s.What != look.StepAccepted && s.Key != "" {
 			at = later(at, s.At)
 		}
 	}
@@ -152,14 +152,14 @@ func later(a, b time.Time) time.Time {
 
 // order puts the steps in the order of time, and notes in the situation when the recipient was
 // sent the message, and when it had it.
-func order(t *inspect.Trace) {
+func order(t *look.Trace) {
 	for _, s := range t.Steps {
 		at := &t.Situation.HadAt
 		switch s.What {
-		case inspect.StepPushed:
+		case look.StepPushed:
 			t.Situation.Sockets++
 			at = &t.Situation.PushedAt
-		case inspect.StepClaimed, inspect.StepDelivered:
+		case look.StepClaimed, look.StepDelivered:
 		default:
 			continue
 		}
@@ -167,20 +167,20 @@ func order(t *inspect.Trace) {
 			*at = s.At
 		}
 	}
-	slices.SortStableFunc(t.Steps, func(a, b inspect.Step) int {
+	slices.SortStableFunc(t.Steps, func(a, b look.Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a.What), rank(b.What)))
 	})
 }
 
 // rank orders the steps of one millisecond: these come before all others.
-func rank(k inspect.StepKind) uint {
-	return uint(slices.Index([]inspect.StepKind{inspect.StepAccepted, inspect.StepReturned, inspect.StepPushed}, k))
+func rank(k look.StepKind) uint {
+	return uint(slices.Index([]look.StepKind{look.StepAccepted, look.StepReturned, look.StepPushed}, k))
 }
 
 // trace reads what one transaction has of a message's life: its receipts, and the situation. A
 // message that retention removes meanwhile is MessageNotFound.
-func trace(x *engine.Rx, m *relay.Message) (*inspect.Trace, error) {
-	t := &inspect.Trace{Message: m}
+func trace(x *engine.Rx, m *relay.Message) (*look.Trace, error) {
+	t := &look.Trace{Message: m}
 	s := &t.Situation
 	s.Message = m
 	if err := traceReceipts(x, t); err != nil {
@@ -201,14 +201,14 @@ func trace(x *engine.Rx, m *relay.Message) (*inspect.Trace, error) {
 const liveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
-func traceReceipts(x *engine.Rx, t *inspect.Trace) error {
+func traceReceipts(x *engine.Rx, t *look.Trace) error {
 	var key, receipt int64
 	_, err := x.C.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
 		"SELECT sender_key, idempotency_key, receipt FROM message WHERE position = ?", int64(t.Message.Position))
 	if err != nil {
 		return err
 	}
-	accepted := inspect.Step{At: t.Message.CreatedAt, What: inspect.StepAccepted}
+	accepted := look.Step{At: t.Message.CreatedAt, What: look.StepAccepted}
 	if err := nameKey(x, &accepted, key); err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func traceReceipts(x *engine.Rx, t *inspect.Trace) error {
 }
 
 // step reads the receipt at a position as a Step, and the position of the one before it.
-func step(x *engine.Rx, position int64) (s inspect.Step, previous int64, err error) {
+func step(x *engine.Rx, position int64) (s look.Step, previous int64, err error) {
 	var state relay.State
 	var status, key int64
 	var notice relay.Notice
@@ -248,34 +248,34 @@ func step(x *engine.Rx, position int64) (s inspect.Step, previous int64, err err
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
-	if s.What == inspect.StepClaimed {
+	if s.What == look.StepClaimed {
 		s.Worker, s.Detail = s.Detail, ""
 	}
 	return s, previous, nameKey(x, &s, key)
 }
 
-func stepKind(state relay.State, status string, notice relay.Notice) inspect.StepKind {
+func stepKind(state relay.State, status string, notice relay.Notice) look.StepKind {
 	switch {
 	case notice == relay.NoticeOverdue:
-		return inspect.StepOverdue
+		return look.StepOverdue
 	case notice == relay.NoticeFull:
-		return inspect.StepFull
+		return look.StepFull
 	case notice == relay.NoticeClaimed:
-		return inspect.StepClaimed
+		return look.StepClaimed
 	case notice == relay.NoticeReturned:
-		return inspect.StepReturned
+		return look.StepReturned
 	case state == relay.Expired:
-		return inspect.StepExpired
+		return look.StepExpired
 	case status == "":
-		return inspect.StepDelivered
+		return look.StepDelivered
 	case relay.ReportsProgress(status):
-		return inspect.StepProgress
+		return look.StepProgress
 	}
-	return inspect.StepAcknowledged
+	return look.StepAcknowledged
 }
 
 // nameKey sets the key of a step.
-func nameKey(x *engine.Rx, s *inspect.Step, number int64) error {
+func nameKey(x *engine.Rx, s *look.Step, number int64) error {
 	_, err := x.C.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
@@ -283,7 +283,7 @@ func nameKey(x *engine.Rx, s *inspect.Step, number int64) error {
 
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
 // messages. It returns where the next page begins; 0 if there is none.
-func tracePushes(x *engine.Rx, after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
+func tracePushes(x *engine.Rx, after relay.Position, traces ...*look.Trace) (next relay.Position, err error) {
 	found := make([][]pushed, len(traces))
 	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	next, rows, err := readPushes(r, 0, func(p pushed) {
@@ -298,7 +298,7 @@ func tracePushes(x *engine.Rx, after relay.Position, traces ...*inspect.Trace) (
 	}
 	for i, t := range traces {
 		for _, p := range found[i] {
-			s := inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}
+			s := look.Step{At: relay.UnixMilli(p.at), What: look.StepPushed}
 			if err := nameKey(x, &s, p.key); err != nil {
 				return 0, err
 			}

@@ -5,22 +5,22 @@ import (
 	"math"
 	"time"
 
-	"relay/db/inspect"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
 // Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
 // in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
 // and that of ctx.
-func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*inspect.Waiting, error) {
+func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*look.Waiting, error) {
 	id, err := i.number(a)
 	if err != nil {
 		return nil, err
 	}
-	w := &inspect.Waiting{Mecha: a}
+	w := &look.Waiting{Mecha: a}
 	if err := i.Point(ctx, func(x *engine.Rx) error { return waiting(x, w, id, most) }); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
-func waiting(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, most int) error {
+func waiting(x *engine.Rx, w *look.Waiting, id relay.MechaNumber, most int) error {
 	h, err := healthOf(x, id)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func healthOf(x *engine.Rx, id relay.MechaNumber) (h health, err error) {
 
 // countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
-func countWaitingFor(x *engine.Rx, w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+func countWaitingFor(x *engine.Rx, w *look.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
 	pending, args, err := mailbox.Pending(x, id, from, mailbox.InboxRows)
 	if err != nil {
 		return 0, 0, err

@@ -3,7 +3,7 @@ package http
 import (
 	"net/http"
 
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -27,7 +27,7 @@ func (s *Server) trace(c *call) (answer, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendStep(b, step, own || step.What == inspect.StepAccepted)
+		b = appendStep(b, step, own || step.What == look.StepAccepted)
 	}
 	b = append(b, ']')
 	v := relay.Judge(&situation)
@@ -39,33 +39,33 @@ func (s *Server) trace(c *call) (answer, error) {
 
 // A tracedStep is a step, or several pushes one after the other.
 type tracedStep struct {
-	inspect.Step
+	look.Step
 	sockets int
 	answer  relay.MessageID
 }
 
 // stepAnswered is the step of the answer, which is a message of its own.
-const stepAnswered inspect.StepKind = "answered"
+const stepAnswered look.StepKind = "answered"
 
-func steps(t *inspect.Trace) (list []tracedStep) {
+func steps(t *look.Trace) (list []tracedStep) {
 	answer := t.Situation.Answer
 	for _, s := range t.Steps {
 		if answer != nil && answer.CreatedAt.Before(s.At) {
-			list = append(list, tracedStep{Step: inspect.Step{At: answer.CreatedAt, What: stepAnswered}, answer: answer.ID})
+			list = append(list, tracedStep{Step: look.Step{At: answer.CreatedAt, What: stepAnswered}, answer: answer.ID})
 			answer = nil
 		}
-		if n := len(list); s.What == inspect.StepPushed && n > 0 && list[n-1].What == inspect.StepPushed {
+		if n := len(list); s.What == look.StepPushed && n > 0 && list[n-1].What == look.StepPushed {
 			list[n-1].sockets++
 			continue
 		}
 		step := tracedStep{Step: s}
-		if s.What == inspect.StepPushed {
+		if s.What == look.StepPushed {
 			step.sockets = 1
 		}
 		list = append(list, step)
 	}
 	if answer != nil {
-		list = append(list, tracedStep{Step: inspect.Step{At: answer.CreatedAt, What: stepAnswered}, answer: answer.ID})
+		list = append(list, tracedStep{Step: look.Step{At: answer.CreatedAt, What: stepAnswered}, answer: answer.ID})
 	}
 	return list
 }

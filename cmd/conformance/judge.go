@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -38,7 +38,7 @@ func (t *trial) read(ctx context.Context) (*ledger, error) {
 		return nil, err
 	}
 	defer i.Close()
-	list, _, err := i.Messages(ctx, inspect.ListQuery{Limit: manyMessages, Oldest: true})
+	list, _, err := i.Messages(ctx, look.ListQuery{Limit: manyMessages, Oldest: true})
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"relay/db"
 	"relay/db/file"
-	"relay/db/inspect"
+	"relay/db/look"
 )
 
 // mustCopyHot makes a backup with one message, begins to change it by SQLite alone,
@@ -60,7 +60,7 @@ func TestAFileWithAJournalIsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer i.Close()
-		list, _, err := i.Messages(t.Context(), inspect.ListQuery{Limit: 10})
+		list, _, err := i.Messages(t.Context(), look.ListQuery{Limit: 10})
 		if err != nil || len(list) != 1 {
 			t.Fatal(len(list), err)
 		}

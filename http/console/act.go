@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -219,7 +219,7 @@ func (c *Console) showRevoke(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.State == inspect.KeyRevoked {
+	if k.State == survey.KeyRevoked {
 		return nil, relay.Errorf(relay.KeyRevoked, "this key was revoked before")
 	}
 	return &actPage{Title: "Revoke this key?", Will: "From then on every request with it is refused, and its sockets are closed. That cannot be undone; relay key create issues another key.",

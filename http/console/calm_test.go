@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/http/console"
 )
@@ -24,7 +24,7 @@ type watched struct {
 	hangs            sync.Mutex    // Changed waits while a test holds it
 }
 
-func (w *watched) Overview(ctx context.Context, late time.Time) (inspect.Overview, error) {
+func (w *watched) Overview(ctx context.Context, late time.Time) (survey.Overview, error) {
 	w.overviews.Add(1)
 	return w.Store.Overview(ctx, late)
 }
@@ -165,7 +165,7 @@ func TestAPageSaysThatTheHourIsBeingCounted(t *testing.T) {
 // slow is a Store that counts few events at once.
 type slow struct{ *watched }
 
-func (s slow) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
+func (s slow) Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error) {
 	return s.watched.Activity(after, span, min(limit, 150))
 }
 

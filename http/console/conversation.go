@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -85,7 +85,7 @@ func (c *Console) showConversation(r *http.Request) (any, error) {
 	if p.ID == "" || p.ID.Check("id") != nil {
 		return nil, none
 	}
-	q := inspect.ListQuery{Conversation: p.ID, Limit: shownMessages, Before: relay.MessageID(r.URL.Query().Get("before"))}
+	q := look.ListQuery{Conversation: p.ID, Limit: shownMessages, Before: relay.MessageID(r.URL.Query().Get("before"))}
 	list, more, err := c.config.Store.Messages(r.Context(), q)
 	if err != nil {
 		return nil, err

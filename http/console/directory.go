@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -118,7 +118,7 @@ func (c *Console) searchIndex(r *http.Request, p *directoryPage) error {
 		}
 		q.Caller = a
 	}
-	known := map[relay.MechaNumber]inspect.Listed{}
+	known := map[relay.MechaNumber]survey.Listed{}
 	q.Lookup = func(_ context.Context, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 		list, err := c.config.Store.Listed(ids)
 		for _, l := range list {
@@ -196,7 +196,7 @@ func (p *directoryPage) tell(r *http.Request, found *relay.SearchResult) {
 }
 
 // hitOf makes the row of a hit.
-func (c *Console) hitOf(rank int, h relay.SearchHit, l inspect.Listed) hit {
+func (c *Console) hitOf(rank int, h relay.SearchHit, l survey.Listed) hit {
 	row := c.listedOf(rank, l)
 	row.Score, row.Explanation = fmt.Sprintf("%.3f", h.Score), h.Explanation
 	if len(h.Matched.Terms) > 0 {
@@ -215,7 +215,7 @@ func (c *Console) hitOf(rank int, h relay.SearchHit, l inspect.Listed) hit {
 }
 
 // listedOf makes the row of a Mecha of the directory.
-func (c *Console) listedOf(rank int, l inspect.Listed) hit {
+func (c *Console) listedOf(rank int, l survey.Listed) hit {
 	row := hit{Rank: rank, Address: l.Address, Name: cut(l.DisplayName, wordLength), Text: cut(l.Description, textLength), Words: wordsOf(&l.Profile)}
 	row.Words = row.Words[:min(1, len(row.Words))]
 	if l.Visibility != relay.Public {
@@ -245,7 +245,7 @@ func split(h relay.Highlight) (all []piece) {
 // listProfiles lists the profiles of the file.
 func (c *Console) listProfiles(r *http.Request, p *directoryPage) error {
 	words := strings.Fields(p.Text)
-	q := inspect.ProfileQuery{Words: words[:min(len(words), profileWords)], After: relay.Address(r.URL.Query().Get("after")), Limit: shownHits}
+	q := survey.ProfileQuery{Words: words[:min(len(words), profileWords)], After: relay.Address(r.URL.Query().Get("after")), Limit: shownHits}
 	found, err := c.config.Store.Profiles(r.Context(), q)
 	if err != nil {
 		return err

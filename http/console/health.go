@@ -8,14 +8,15 @@ import (
 	"slices"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 )
 
 // healthPage is what pages/health.html shows.
 type healthPage struct {
 	Verdict
-	File     inspect.FileState
-	Serving  inspect.Serving
+	File     survey.FileState
+	Serving  look.Serving
 	Vitals   *Vitals // nil: the console is a process of its own
 	Plots    []plot
 	Refused  []Count
@@ -87,7 +88,7 @@ func (p *healthPage) judge() Verdict {
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
 	case p.Vitals != nil && !p.Vitals.Accepting:
 		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
-	case p.Vitals == nil && p.Serving == inspect.NotServed:
+	case p.Vitals == nil && p.Serving == look.NotServed:
 		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2, Next: []advice{startServer}}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
 		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}

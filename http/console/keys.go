@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -30,7 +30,7 @@ type choice struct {
 
 // key is a row of a list of keys.
 type key struct {
-	inspect.Key
+	survey.Key
 	Used    string
 	Created string
 	Ends    string // when it ends, or has ended
@@ -41,18 +41,18 @@ type key struct {
 var stateNames = [...]string{"ends soon", "never used", "live", "expired", "revoked"}
 
 // keyOf makes the row of a key.
-func keyOf(k inspect.Key, now time.Time) key {
+func keyOf(k survey.Key, now time.Time) key {
 	row := key{Key: k, Used: "never", Created: moment(k.CreatedAt, now), Ends: "never", Tone: [...]string{"warn", "quiet", "good", "quiet", "quiet"}[k.State]}
 	row.Label = cut(k.Label, wordLength)
 	if !k.LastUsed.IsZero() {
 		row.Used = ago(k.LastUsed, now)
 	}
 	switch {
-	case k.State == inspect.KeyRevoked:
+	case k.State == survey.KeyRevoked:
 		row.Ends = "revoked " + moment(k.RevokedAt, now)
-	case k.State == inspect.KeyExpired && k.ExpiresAt.IsZero(), k.State == inspect.KeyExpired && k.ExpiresAt.After(now):
+	case k.State == survey.KeyExpired && k.ExpiresAt.IsZero(), k.State == survey.KeyExpired && k.ExpiresAt.After(now):
 		row.Ends = "expired"
-	case k.State == inspect.KeyExpired:
+	case k.State == survey.KeyExpired:
 		row.Ends = "expired " + moment(k.ExpiresAt, now)
 	case !k.ExpiresAt.IsZero():
 		row.Ends = "in " + age(k.ExpiresAt.Sub(now))
@@ -68,8 +68,8 @@ func (c *Console) showKeys(r *http.Request) (any, error) {
 	now := c.config.Now()
 	p := &keysPage{Text: strings.TrimSpace(r.URL.Query().Get("q"))}
 	n, from := c.pageOf(r, shownKeys)
-	q := inspect.KeyQuery{Text: p.Text, Offset: from, Limit: shownKeys}
-	chosen, ok := inspect.ParseKeyState(r.URL.Query().Get("state"))
+	q := survey.KeyQuery{Text: p.Text, Offset: from, Limit: shownKeys}
+	chosen, ok := survey.ParseKeyState(r.URL.Query().Get("state"))
 	if ok {
 		q.State = &chosen
 	}
@@ -80,7 +80,7 @@ func (c *Console) showKeys(r *http.Request) (any, error) {
 	all := 0
 	for state, n := range found.Counts {
 		if all += n; n > 0 {
-			s := inspect.KeyState(state)
+			s := survey.KeyState(state)
 			p.States = append(p.States, choice{stateNames[s], linkWith(r, "state", s.String(), "page", ""), n, ok && s == chosen})
 		}
 	}
@@ -96,7 +96,7 @@ func (c *Console) showKeys(r *http.Request) (any, error) {
 // key finds a key by its id. Error: UnknownKey.
 func (c *Console) key(id relay.KeyID) (key, error) {
 	const most = 100 // keys whose label has the text of an id
-	found, err := c.config.Store.Keys(inspect.KeyQuery{Text: string(id), Limit: most})
+	found, err := c.config.Store.Keys(survey.KeyQuery{Text: string(id), Limit: most})
 	if err != nil {
 		return key{}, err
 	}
@@ -110,17 +110,17 @@ func (c *Console) key(id relay.KeyID) (key, error) {
 
 // judgeKeys says in one sentence what is to be done about the keys.
 func judgeKeys(n [5]int) (v Verdict) {
-	live := n[inspect.KeyEnding] + n[inspect.KeyUnused] + n[inspect.KeyLive]
-	ending := n[inspect.KeyEnding]
+	live := n[survey.KeyEnding] + n[survey.KeyUnused] + n[survey.KeyLive]
+	ending := n[survey.KeyEnding]
 	switch {
 	case ending == 1:
-		v.Text, v.Level = fmt.Sprintf("1 key expires within %s.", age(inspect.KeySoon)), 1
+		v.Text, v.Level = fmt.Sprintf("1 key expires within %s.", age(survey.KeySoon)), 1
 	case ending > 1:
-		v.Text, v.Level = fmt.Sprintf("%s expire within %s.", plural(ending, "key"), age(inspect.KeySoon)), 1
+		v.Text, v.Level = fmt.Sprintf("%s expire within %s.", plural(ending, "key"), age(survey.KeySoon)), 1
 	default:
-		v.Text = fmt.Sprintf("No key expires within %s.", age(inspect.KeySoon))
+		v.Text = fmt.Sprintf("No key expires within %s.", age(survey.KeySoon))
 	}
-	if unused := n[inspect.KeyUnused]; unused > 0 {
+	if unused := n[survey.KeyUnused]; unused > 0 {
 		whose := map[bool]string{true: "was its worker", false: "were their workers"}[unused == 1]
 		v.Also = append(v.Also, fmt.Sprintf("%s%s never used: %s never started?", plural(unused, "key"), was(unused), whose))
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -41,7 +42,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := &mechasPage{Text: strings.TrimSpace(r.URL.Query().Get("q")), Mechas: o.Mechas, Wait: len(waiting)}
-	q := inspect.MechaQuery{Text: p.Text, Limit: shownMechas}
+	q := survey.MechaQuery{Text: p.Text, Limit: shownMechas}
 	for _, b := range waiting {
 		q.Except = append(q.Except, b.Number)
 	}
@@ -61,7 +62,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 				more = true
 				break
 			}
-			b := box{Now: now, Live: c.config.Live != nil, Box: inspect.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: c.lastSeen(m.Number, m.LastSeen)}}
+			b := box{Now: now, Live: c.config.Live != nil, Box: survey.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: c.lastSeen(m.Number, m.LastSeen)}}
 			b.Seen, b.Here = c.presence(m.Number, b.LastSeen, now)
 			p.Boxes = append(p.Boxes, b)
 		}
@@ -73,7 +74,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 // mechaPage is what pages/mecha.html shows.
 type mechaPage struct {
 	Verdict
-	inspect.MechaState
+	survey.MechaState
 	Seen               string
 	Here               bool
 	Live               bool // what follows is known
@@ -81,7 +82,7 @@ type mechaPage struct {
 	Plots              []plot
 	Ages               bars
 	Waiting            []row // the oldest
-	Hour               inspect.MechaHour
+	Hour               survey.MechaHour
 	Leases             []lease
 	Keys               []key
 	Words              []words
@@ -89,7 +90,7 @@ type mechaPage struct {
 
 // lease is a row of what workers hold.
 type lease struct {
-	inspect.Lease
+	survey.Lease
 	Over bool // its time is over, and no server has noticed yet
 	Dumb bool // its key has not been used since the lease began
 }
@@ -124,7 +125,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 		if err := c.explain(ctx, &b, now); err != nil {
 			return nil, err
 		}
-		list, _, err := c.config.Store.Messages(ctx, inspect.ListQuery{Mecha: state.Address, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: shownWaiting})
+		list, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: state.Address, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: shownWaiting})
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +192,7 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 }
 
 // plotsOf shows the hour of a Mecha.
-func plotsOf(h inspect.MechaHour, now time.Time) []plot {
+func plotsOf(h survey.MechaHour, now time.Time) []plot {
 	all := make([]point, spans)
 	first := now.UnixMilli()/spanLength.Milliseconds() - spans + 1
 	for i := range all {
@@ -246,7 +247,7 @@ func barsOf(ages []int) bars {
 	b := bars{Total: "0"}
 	sum, top, more := 0, 1, ""
 	for _, n := range ages {
-		if sum, top = sum+n, max(top, n); n == inspect.MostCounted {
+		if sum, top = sum+n, max(top, n); n == survey.MostCounted {
 			more = "+"
 		}
 	}
@@ -258,7 +259,7 @@ func barsOf(ages []int) bars {
 		if i >= 2 { // late
 			x.Tone = "bad"
 		}
-		if n == inspect.MostCounted {
+		if n == survey.MostCounted {
 			x.Amount += "+"
 		}
 		if x.Height = n * (plotHeight - 2) / top; n > 0 {

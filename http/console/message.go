@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -116,7 +116,7 @@ func (c *Console) addAnswers(ctx context.Context, p *messagePage, answers []*rel
 	if len(p.Answers) > 0 {
 		return nil
 	}
-	l := inspect.ListQuery{Mecha: p.To, Peer: p.From, Direction: relay.Out, After: p.ID, Oldest: true, Limit: shownOthers}
+	l := look.ListQuery{Mecha: p.To, Peer: p.From, Direction: relay.Out, After: p.ID, Oldest: true, Limit: shownOthers}
 	list, _, err := c.find(ctx, l, deadFor)
 	for _, m := range list {
 		row := rowOfMessage(m)
@@ -136,7 +136,7 @@ func (c *Console) addAnswers(ctx context.Context, p *messagePage, answers []*rel
 // judgeBehind corrects the level of a message behind a full window by that of the oldest message: while
 // its recipient may be at work on that one, the others wait for their turn.
 func (c *Console) judgeBehind(ctx context.Context, p *messagePage, now time.Time) error {
-	oldest, _, err := c.config.Store.Messages(ctx, inspect.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
+	oldest, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
@@ -200,7 +200,7 @@ func stateOf(s *relay.Situation) string {
 }
 
 // lifeOf makes the lines of the life of a message. who is its recipient, if that can receive no more.
-func lifeOf(t *inspect.Trace, who *standing) (all []step) {
+func lifeOf(t *look.Trace, who *standing) (all []step) {
 	for _, s := range withAnswer(t) {
 		s, noticed := dated(t.Message, s)
 		line := step{At: s.At, Text: explainStep(t.Message, s), Key: cmp.Or(relay.Visible(s.KeyLabel), string(s.Key))}
@@ -228,13 +228,13 @@ func lifeOf(t *inspect.Trace, who *standing) (all []step) {
 }
 
 // reason gives what the sentences about a message are made of.
-func (c *Console) reason(t *inspect.Trace, code relay.VerdictCode, now time.Time) (*reason, error) {
+func (c *Console) reason(t *look.Trace, code relay.VerdictCode, now time.Time) (*reason, error) {
 	who, err := c.standing(t.Message.To, code, &t.Situation)
 	return &reason{full: c.fullWindow(t.Message.Recipient), code: code, about: &t.Situation, to: t.Message.To, live: c.config.Live != nil, online: t.Situation.Online, who: who, now: now}, err
 }
 
 // seen says how it is with the recipient of a message that waits.
-func (c *Console) seen(ctx context.Context, t *inspect.Trace) (string, error) {
+func (c *Console) seen(ctx context.Context, t *look.Trace) (string, error) {
 	o, err := c.overview(ctx)
 	for _, b := range o.Boxes {
 		switch {
@@ -260,50 +260,50 @@ func gap(d time.Duration) int {
 	return n
 }
 
-const stepAnswered inspect.StepKind = "answered"
+const stepAnswered look.StepKind = "answered"
 
 // withAnswer gives the steps of a trace, and the answer among them, by their times.
-func withAnswer(t *inspect.Trace) (all []inspect.Step) {
+func withAnswer(t *look.Trace) (all []look.Step) {
 	a := t.Situation.Answer
 	for _, s := range t.Steps {
 		if a != nil && a.CreatedAt.Before(s.At) {
-			all = append(all, inspect.Step{At: a.CreatedAt, What: stepAnswered})
+			all = append(all, look.Step{At: a.CreatedAt, What: stepAnswered})
 			a = nil
 		}
 		all = append(all, s)
 	}
 	if a != nil {
-		all = append(all, inspect.Step{At: a.CreatedAt, What: stepAnswered})
+		all = append(all, look.Step{At: a.CreatedAt, What: stepAnswered})
 	}
 	return all
 }
 
 // explainStep says what happened in a step.
-func explainStep(m *relay.Message, s inspect.Step) string {
+func explainStep(m *relay.Message, s look.Step) string {
 	switch s.What {
-	case inspect.StepAccepted:
+	case look.StepAccepted:
 		signed := "not signed"
 		if m.Signed {
 			signed = "its signature was verified"
 		}
 		return fmt.Sprintf("from %s, %s, %s", m.From, size(int64(m.PayloadBytes)), signed)
-	case inspect.StepPushed:
+	case look.StepPushed:
 		return fmt.Sprintf("written to a socket of %s", m.To)
-	case inspect.StepDelivered:
+	case look.StepDelivered:
 		return fmt.Sprintf("%s marked the message as delivered", m.To)
-	case inspect.StepClaimed:
+	case look.StepClaimed:
 		by := "a worker"
 		if s.Worker != "" {
 			by = "the worker " + relay.Quote(s.Worker)
 		}
 		return fmt.Sprintf("by %s of %s, with a lease until %s", by, m.To, s.Until.Local().Format("15:04:05 MST"))
-	case inspect.StepReturned:
+	case look.StepReturned:
 		return "its lease or its deferral ended: it can be claimed or sent again"
-	case inspect.StepOverdue:
+	case look.StepOverdue:
 		return fmt.Sprintf("%s was told that the message is not acknowledged", m.From)
-	case inspect.StepFull:
+	case look.StepFull:
 		return fmt.Sprintf("%s was told that the conversation holds all the messages that it may", m.From)
-	case inspect.StepExpired:
+	case look.StepExpired:
 		if s.Detail != "" { // somebody has asked for it
 			return s.Detail
 		}

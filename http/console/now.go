@@ -8,7 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -38,7 +39,7 @@ type nowPage struct {
 
 // box is what waits for a Mecha, as a row of Now.
 type box struct {
-	inspect.Box
+	survey.Box
 	Now    time.Time
 	Seen   string // presence, for people
 	Here   bool   // it is online
@@ -63,7 +64,7 @@ func (b *box) rate() {
 }
 
 // judgeOldest corrects the level by the oldest message: the others may wait for it.
-func (b *box) judgeOldest(t *inspect.Trace, now time.Time) {
+func (b *box) judgeOldest(t *look.Trace, now time.Time) {
 	if b.Level == 0 || b.Removed || b.LiveKeys == 0 {
 		return
 	}
@@ -190,7 +191,7 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 }
 
 // boxes gives the Mechas for which messages wait, those with trouble first.
-func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) ([]box, error) {
+func (c *Console) boxes(ctx context.Context, o survey.Overview, now time.Time) ([]box, error) {
 	all := make([]box, 0, len(o.Boxes))
 	for _, b := range o.Boxes {
 		n := box{Box: b, Now: now, Live: c.config.Live != nil}
@@ -246,7 +247,7 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 }
 
 // verdict judges a trace, with what the server knows.
-func (c *Console) verdict(t *inspect.Trace) relay.Verdict {
+func (c *Console) verdict(t *look.Trace) relay.Verdict {
 	t.Situation.Online = c.config.Live != nil && c.config.Live.Online(t.Message.Recipient)
 	t.Situation.LastSeen = c.lastSeen(t.Message.Recipient, t.Situation.LastSeen)
 	return relay.Judge(&t.Situation)
@@ -264,7 +265,7 @@ func (c *Console) rows(ctx context.Context, q query, now time.Time) (all []row, 
 	}
 	pushes, _, err := c.config.Store.NewestPushes(shownRows)
 	if len(events) > 0 { // so that nothing is missing between two rows
-		pushes = slices.DeleteFunc(pushes, func(e inspect.Event) bool { return e.Step.At.Before(events[0].Step.At) })
+		pushes = slices.DeleteFunc(pushes, func(e look.Event) bool { return e.Step.At.Before(events[0].Step.At) })
 	}
 	for _, e := range slices.Backward(inOrder(events, pushes)) {
 		if all = append(all, rowOf(e)); len(all) == shownRows {
@@ -285,7 +286,7 @@ func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row
 		list, more, err := c.find(ctx, l, time.Until(end))
 		for _, m := range list {
 			r := rowOfMessage(m)
-			if q.matches(inspect.Event{Message: m, Step: inspect.Step{What: inspect.StepKind(r.What), Status: r.What}}, now) {
+			if q.matches(look.Event{Message: m, Step: look.Step{What: look.StepKind(r.What), Status: r.What}}, now) {
 				if all = append(all, r); len(all) == shownRows {
 					return all, false, err
 				}
@@ -300,7 +301,7 @@ func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row
 
 // find lists messages, and those that it has found if the time is over. What does not exist
 // has no messages.
-func (c *Console) find(ctx context.Context, l inspect.ListQuery, most time.Duration) (list []*relay.Message, cut bool, err error) {
+func (c *Console) find(ctx context.Context, l look.ListQuery, most time.Duration) (list []*relay.Message, cut bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	list, cut, err = c.config.Store.Messages(limited, l)
@@ -320,7 +321,7 @@ func (c *Console) dead(h *lastHour, now time.Time) (all []row, err error) {
 		return nil, nil
 	}
 	list, err := c.config.Store.Dead(now.Add(-time.Hour), shownDead)
-	slices.SortStableFunc(list, func(a, b inspect.Event) int { return byTime(b, a) })
+	slices.SortStableFunc(list, func(a, b look.Event) int { return byTime(b, a) })
 	for _, e := range list {
 		r := rowOf(e)
 		r.Position = "m" + r.Position // the flow may have a row of it, too

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/http/console/operator"
 )
@@ -147,22 +148,22 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 			state, err := in.Mecha("operator^demo", time.Now())
 			all := map[string]time.Time{"Mecha": state.Box.LastSeen}
 			if err == nil {
-				var known []inspect.Known
-				known, _, err = in.Mechas(inspect.MechaQuery{Text: "operator", Limit: 9})
+				var known []survey.Known
+				known, _, err = in.Mechas(survey.MechaQuery{Text: "operator", Limit: 9})
 				all["Mechas"] = known[0].LastSeen
 			}
 			if err == nil {
-				var listed []inspect.Listed
+				var listed []survey.Listed
 				listed, err = in.Listed([]relay.MechaNumber{state.Number})
 				all["Listed"] = listed[0].LastSeen
 			}
 			if err == nil {
-				var trace *inspect.Trace
+				var trace *look.Trace
 				trace, err = in.Why(t.Context(), m.ID)
 				all["Why"] = trace.Situation.LastSeen
 			}
 			if err == nil {
-				var o inspect.Overview
+				var o survey.Overview
 				o, err = in.Overview(t.Context(), time.Now())
 				for _, b := range o.Boxes {
 					if b.Mecha == "operator^demo" {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 // overviews has the latest Overview, for all pages. It is safe for concurrent use.
 type overviews struct {
 	mu   sync.Mutex
-	last inspect.Overview
+	last survey.Overview
 	at   time.Time     // when it was made; zero: never
 	took time.Duration // how long that took
 	next *looking      // one that is being made; nil: none is
@@ -28,13 +28,13 @@ type overviews struct {
 // looking is an Overview that is being made. Its fields are set when done is closed.
 type looking struct {
 	done chan struct{}
-	made inspect.Overview
+	made survey.Overview
 	err  error
 }
 
 // overview gives what waits for whom: as of a moment ago, or of some seconds ago if it takes
 // long. One is made at a time, and only if a page asks.
-func (c *Console) overview(ctx context.Context) (inspect.Overview, error) {
+func (c *Console) overview(ctx context.Context) (survey.Overview, error) {
 	l := &c.overviews
 	l.mu.Lock()
 	last, old := l.last, time.Since(l.at)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -44,9 +44,9 @@ const ofAck = "have this as the word of their latest acknowledgement"
 
 // stateEvents are further values of state:, with what happens then. A message of the past does not tell
 // of them, so only the live flow has them.
-var stateEvents = map[inspect.StepKind]string{
-	inspect.StepAccepted: "the relay has taken a message", inspect.StepPushed: "a message is written to a socket", inspect.StepClaimed: "a worker gets a lease of a message",
-	inspect.StepReturned: "a lease or a deferral ends, and the message waits again", inspect.StepFull: "a conversation has all the messages that it may have",
+var stateEvents = map[look.StepKind]string{
+	look.StepAccepted: "the relay has taken a message", look.StepPushed: "a message is written to a socket", look.StepClaimed: "a worker gets a lease of a message",
+	look.StepReturned: "a lease or a deferral ends, and the message waits again", look.StepFull: "a conversation has all the messages that it may have",
 }
 
 // sayState says in a sentence what a value of state: finds.
@@ -54,12 +54,12 @@ func sayState(state string) string {
 	if what := stateFinds[state]; what != "" {
 		return "state:" + state + " finds messages that " + what + "."
 	}
-	what := stateEvents[inspect.StepKind(state)]
+	what := stateEvents[look.StepKind(state)]
 	if what == "" {
 		return relay.Visible(state) + " is no state, and is looked for as the word of an ack. " + knownStates
 	}
 	say := "state:" + state + " is an event: " + what + ". It is shown here from now on, when it happens; no earlier message is found by it."
-	if state == string(inspect.StepClaimed) {
+	if state == string(look.StepClaimed) {
 		say += " What workers hold now stands on the page of their Mecha."
 	}
 	return say
@@ -92,7 +92,7 @@ func (c *Console) understand(ctx context.Context, text string) (query, error) {
 	if len(q.Refused) == 0 && !strings.HasPrefix(q.Text, "conv_") || id.Check("id") != nil {
 		return q, nil
 	}
-	list, _, err := c.find(ctx, inspect.ListQuery{Conversation: id, Limit: 1}, searchFor)
+	list, _, err := c.find(ctx, look.ListQuery{Conversation: id, Limit: 1}, searchFor)
 	if err != nil || len(list) == 0 {
 		return q, err
 	}
@@ -152,7 +152,7 @@ func (q query) empty() bool {
 }
 
 // matches tells whether the query wants an event.
-func (q query) matches(e inspect.Event, now time.Time) bool {
+func (q query) matches(e look.Event, now time.Time) bool {
 	m := e.Message
 	switch {
 	case len(q.Refused) > 0:
@@ -200,8 +200,8 @@ func inState(m *relay.Message, f relay.StateFilter) bool {
 func isFailure(status string) bool { return status == "failed" || status == "rejected" }
 
 // list is the part of the query that the store can answer from its tables.
-func (q query) list(now time.Time) inspect.ListQuery {
-	l := inspect.ListQuery{Conversation: q.conv, Type: q.kind, State: states[q.state]}
+func (q query) list(now time.Time) look.ListQuery {
+	l := look.ListQuery{Conversation: q.conv, Type: q.kind, State: states[q.state]}
 	if l.State == relay.AnyState && isFailure(q.state) {
 		l.State = relay.OnlyDead
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -19,7 +19,7 @@ func (c *Console) questionOf(ctx context.Context, m *relay.Message) (*relay.Mess
 	if m.InReplyTo != "" {
 		return nil, nil
 	}
-	asked, _, err := c.config.Store.Messages(ctx, inspect.ListQuery{Mecha: m.To, Direction: relay.Out, Before: m.ID, Limit: lookedQuestions})
+	asked, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: m.To, Direction: relay.Out, Before: m.ID, Limit: lookedQuestions})
 	if err != nil {
 		return nil, err
 	}

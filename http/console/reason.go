@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -14,7 +15,7 @@ import (
 // 2 if it waits and nobody can receive it, or if nothing has happened to it for lateAfter and nobody
 // has named a time until which it waits. A worker that claims a message and is then not heard of for
 // lateAfter has named such a time in vain.
-func levelOf(t *inspect.Trace, code relay.VerdictCode, now time.Time) int {
+func levelOf(t *look.Trace, code relay.VerdictCode, now time.Time) int {
 	s := &t.Situation
 	switch {
 	case code == relay.VerdictExpired, code == relay.VerdictFailed, code == relay.VerdictRejected:
@@ -38,13 +39,13 @@ func unheard(s *relay.Situation, now time.Time) bool {
 // lastStep tells when something has happened to a message that gives hope. A client that crashes
 // again and again is pushed the message each time, so only the first push counts, and the first
 // claim; of its own words, the latest does.
-func lastStep(t *inspect.Trace) time.Time {
-	last, seen := t.Message.CreatedAt, map[inspect.StepKind]bool{}
+func lastStep(t *look.Trace) time.Time {
+	last, seen := t.Message.CreatedAt, map[look.StepKind]bool{}
 	for _, s := range t.Steps {
 		switch s.What {
-		case inspect.StepOverdue, inspect.StepFull:
+		case look.StepOverdue, look.StepFull:
 			continue
-		case inspect.StepPushed, inspect.StepClaimed, inspect.StepReturned:
+		case look.StepPushed, look.StepClaimed, look.StepReturned:
 			if seen[s.What] {
 				continue
 			}
@@ -60,10 +61,10 @@ func lastStep(t *inspect.Trace) time.Time {
 // standing is what a sentence tells of a Mecha that has never made a request, or that nobody can be.
 type standing struct {
 	registered time.Time
-	removed    time.Time     // zero: it is registered
-	keys       []inspect.Key // the live ones first, then the newest
-	more       bool          // it has more keys
-	revoker    string        // who revoked its last key, for people; "" if that is not known
+	removed    time.Time    // zero: it is registered
+	keys       []survey.Key // the live ones first, then the newest
+	more       bool         // it has more keys
+	revoker    string       // who revoked its last key, for people; "" if that is not known
 }
 
 // standing reads it, if the verdict of a message wants it; else it is nil.
@@ -87,7 +88,7 @@ func (c *Console) standing(a relay.Address, code relay.VerdictCode, about *relay
 }
 
 // revoker gives the name of the user who revoked a key, by the audit log; "" if that does not say.
-func (c *Console) revoker(k *inspect.Key) (string, error) {
+func (c *Console) revoker(k *survey.Key) (string, error) {
 	acts, err := c.config.Store.Acts(k.RevokedAt.Add(-time.Second))
 	for _, a := range acts {
 		if a.Key == k.ID && a.What == relay.ActKeyRevoked {
@@ -98,8 +99,8 @@ func (c *Console) revoker(k *inspect.Key) (string, error) {
 }
 
 // live gives the first key that is neither revoked nor expired; nil: there is none.
-func (s *standing) live() *inspect.Key {
-	if s == nil || len(s.keys) == 0 || s.keys[0].State >= inspect.KeyExpired {
+func (s *standing) live() *survey.Key {
+	if s == nil || len(s.keys) == 0 || s.keys[0].State >= survey.KeyExpired {
 		return nil
 	}
 	return &s.keys[0]
@@ -137,7 +138,7 @@ func (s *standing) only() string {
 }
 
 // lastKey gives the key that ended last, and when; nil if there is none.
-func (s *standing) lastKey() (last *inspect.Key, when time.Time) {
+func (s *standing) lastKey() (last *survey.Key, when time.Time) {
 	if s == nil {
 		return nil, time.Time{}
 	}
@@ -150,7 +151,7 @@ func (s *standing) lastKey() (last *inspect.Key, when time.Time) {
 }
 
 // ended tells when a key that is not live ended.
-func ended(k inspect.Key) time.Time {
+func ended(k survey.Key) time.Time {
 	if !k.RevokedAt.IsZero() {
 		return k.RevokedAt
 	}
@@ -158,7 +159,7 @@ func ended(k inspect.Key) time.Time {
 }
 
 // nameKey names a key by its label, or by its id if it has none.
-func nameKey(k inspect.Key) string {
+func nameKey(k survey.Key) string {
 	if k.Label == "" {
 		return string(k.ID)
 	}

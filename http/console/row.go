@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -31,8 +31,8 @@ const noticeable = 5 * time.Second
 // dated gives the step of a message with the time at which it happened, and, if it was written much
 // later, that time. An expiry is written when a server notices it: after a time without a server,
 // that may be long after.
-func dated(m *relay.Message, s inspect.Step) (at inspect.Step, noticed time.Time) {
-	if s.What != inspect.StepExpired || m.ExpiresAt.IsZero() || !m.ExpiresAt.Before(s.At) {
+func dated(m *relay.Message, s look.Step) (at look.Step, noticed time.Time) {
+	if s.What != look.StepExpired || m.ExpiresAt.IsZero() || !m.ExpiresAt.Before(s.At) {
 		return s, time.Time{}
 	}
 	if s.At.Sub(m.ExpiresAt) >= noticeable {
@@ -43,7 +43,7 @@ func dated(m *relay.Message, s inspect.Step) (at inspect.Step, noticed time.Time
 }
 
 // rowOf makes the row of an event.
-func rowOf(e inspect.Event) row {
+func rowOf(e look.Event) row {
 	m := e.Message
 	s, noticed := dated(m, e.Step)
 	r := row{time: s.At, Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"), ID: m.ID, Conv: m.Conversation, From: m.From, To: m.To, Type: relay.Visible(m.Type)}
@@ -56,15 +56,15 @@ func rowOf(e inspect.Event) row {
 		r.Note = "noticed at " + noticed.Local().Format("15:04:05")
 	case s.Detail != "":
 		r.Note = relay.Visible(s.Detail)
-	case s.What == inspect.StepAcknowledged:
+	case s.What == look.StepAcknowledged:
 		r.Note = "after " + took(s.At.Sub(m.CreatedAt))
-	case s.What == inspect.StepPushed:
+	case s.What == look.StepPushed:
 		r.Note = "to a socket"
-	case s.What == inspect.StepClaimed && s.Worker != "":
+	case s.What == look.StepClaimed && s.Worker != "":
 		r.Note = "by " + relay.Visible(s.Worker)
 	case !s.Until.IsZero():
 		r.Note = "until " + s.Until.Local().Format("15:04:05")
-	case s.What == inspect.StepAccepted:
+	case s.What == look.StepAccepted:
 		r.Note = size(int64(m.PayloadBytes)) + inConversation(m)
 		if m.InReplyTo != "" {
 			r.Note += ", answers " + string(m.InReplyTo)
@@ -83,8 +83,8 @@ func inConversation(m *relay.Message) string {
 }
 
 // rowID tells the rows of a page apart.
-func rowID(e inspect.Event) string {
-	if e.Step.What == inspect.StepPushed {
+func rowID(e look.Event) string {
+	if e.Step.What == look.StepPushed {
 		return cursor(e.Position) + "-" + cursor(relay.Position(e.Step.At.UnixMilli())) + "-" + string(e.Step.Key)
 	}
 	return cursor(e.Position)
@@ -92,16 +92,16 @@ func rowID(e inspect.Event) string {
 
 // rowOfMessage is the row of a message in a list: the latest that the message itself tells.
 func rowOfMessage(m *relay.Message) row {
-	e := inspect.Event{Position: m.Position, Message: m, Step: inspect.Step{At: m.CreatedAt, What: inspect.StepAccepted}}
+	e := look.Event{Position: m.Position, Message: m, Step: look.Step{At: m.CreatedAt, What: look.StepAccepted}}
 	r := rowOf(e)
 	r.Position = "m" + r.Position // a page may have a row of its acceptance, too
 	switch {
 	case m.State == relay.Expired:
 		r.What, r.Tone = "expired", "bad"
 	case m.Ack != nil:
-		s := inspect.Step{What: inspect.StepAcknowledged, Status: m.Ack.Status}
+		s := look.Step{What: look.StepAcknowledged, Status: m.Ack.Status}
 		if m.State.Pending() {
-			s.What = inspect.StepProgress
+			s.What = look.StepProgress
 		}
 		r.What, r.Tone = nameStep(s)
 		r.Note = cmp.Or(relay.Visible(m.Ack.Detail), r.Note)
@@ -116,28 +116,28 @@ func rowOfMessage(m *relay.Message) row {
 }
 
 // nameStep gives the word for a step, and its colour.
-func nameStep(s inspect.Step) (what, tone string) {
+func nameStep(s look.Step) (what, tone string) {
 	s.Status = relay.Visible(s.Status)
 	switch s.What {
-	case inspect.StepAccepted:
+	case look.StepAccepted:
 		return "accepted", "quiet"
-	case inspect.StepAcknowledged:
+	case look.StepAcknowledged:
 		if isFailure(s.Status) {
 			return s.Status, "bad"
 		}
 		return s.Status, "good"
-	case inspect.StepProgress:
+	case look.StepProgress:
 		if s.Status == relay.Deferred {
 			return s.Status, "warn"
 		}
 		return s.Status, "busy"
-	case inspect.StepExpired:
+	case look.StepExpired:
 		return "expired", "bad"
-	case inspect.StepOverdue:
+	case look.StepOverdue:
 		return "overdue", "warn"
-	case inspect.StepFull:
+	case look.StepFull:
 		return "conversation full", "warn"
-	case inspect.StepReturned:
+	case look.StepReturned:
 		return "came back", "warn"
 	}
 	return string(s.What), "busy"

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 )
 
 const (
@@ -23,13 +23,13 @@ type series struct {
 
 // point is a span, with what was measured at its end.
 type point struct {
-	inspect.Span
+	survey.Span
 	pending    int // messages; -1: not measured
 	histograms map[string]Histogram
 }
 
 // add adds what happened.
-func (s *series) add(all []inspect.Span, now time.Time) {
+func (s *series) add(all []survey.Span, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, span := range all {
@@ -50,7 +50,7 @@ func (s *series) at(t time.Time) *point {
 	}
 	p := s.spans[n]
 	if p == nil {
-		p = &point{Span: inspect.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
+		p = &point{Span: survey.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
 		s.spans[n] = p
 	}
 	return p
@@ -77,7 +77,7 @@ type lastHour struct {
 	points  []point   // in order, also those in which nothing happened
 	from    time.Time // of points before this time, nothing is known; until the hour is counted, of none
 	counted bool
-	total   inspect.Span // of all points
+	total   survey.Span // of all points
 }
 
 // hour gives the last hour.
@@ -92,7 +92,7 @@ func (s *series) hour(now time.Time) lastHour {
 	for n := last - spans + 1; n <= last; n++ {
 		p := s.spans[n]
 		if p == nil {
-			p = &point{Span: inspect.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
+			p = &point{Span: survey.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
 		}
 		h.points = append(h.points, *p)
 		h.total.Add(p.Span)
@@ -116,7 +116,7 @@ func (h *lastHour) whole(value func(*point) float64) func(*point) float64 {
 }
 
 // begin adds what happened before the console's start: all since from is counted.
-func (s *series) begin(from time.Time, all []inspect.Span, now time.Time) {
+func (s *series) begin(from time.Time, all []survey.Span, now time.Time) {
 	s.add(all, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -14,27 +15,27 @@ type Store interface {
 	Path() string
 	Changed() (bool, error)
 	Latest() (relay.Position, error)
-	Overview(ctx context.Context, late time.Time) (inspect.Overview, error)
-	Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error)
+	Overview(ctx context.Context, late time.Time) (survey.Overview, error)
+	Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error)
 	Back(since time.Time, most int) (relay.Position, error)
-	Events(after relay.Position, limit int) ([]inspect.Event, error)
-	Dead(since time.Time, limit int) ([]inspect.Event, error)
-	Newest(limit int) ([]inspect.Event, error)
-	Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error)
-	NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error)
-	Messages(ctx context.Context, q inspect.ListQuery) (list []*relay.Message, more bool, err error)
+	Events(after relay.Position, limit int) ([]look.Event, error)
+	Dead(since time.Time, limit int) ([]look.Event, error)
+	Newest(limit int) ([]look.Event, error)
+	Pushes(after relay.Position, limit int) (list []look.Event, next relay.Position, err error)
+	NewestPushes(limit int) (list []look.Event, next relay.Position, err error)
+	Messages(ctx context.Context, q look.ListQuery) (list []*relay.Message, more bool, err error)
 	Message(id relay.MessageID) (*relay.Message, error)
 	Payload(id relay.MessageID) ([]byte, error)
-	Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error)
+	Why(ctx context.Context, id relay.MessageID) (*look.Trace, error)
 	Answers(id relay.MessageID, limit int) ([]*relay.Message, error)
 	Acts(since time.Time) ([]relay.NotedAct, error)
-	FileState() (inspect.FileState, error)
-	Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error)
-	Mecha(a relay.Address, late time.Time) (inspect.MechaState, error)
-	MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (inspect.MechaHour, error)
-	Profiles(ctx context.Context, q inspect.ProfileQuery) (inspect.ProfilePage, error)
-	Listed(ids []relay.MechaNumber) ([]inspect.Listed, error)
-	Keys(q inspect.KeyQuery) (inspect.KeyPage, error)
+	FileState() (survey.FileState, error)
+	Mechas(q survey.MechaQuery) (list []survey.Known, more bool, err error)
+	Mecha(a relay.Address, late time.Time) (survey.MechaState, error)
+	MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (survey.MechaHour, error)
+	Profiles(ctx context.Context, q survey.ProfileQuery) (survey.ProfilePage, error)
+	Listed(ids []relay.MechaNumber) ([]survey.Listed, error)
+	Keys(q survey.KeyQuery) (survey.KeyPage, error)
 }
 
 // Live is what only the server knows. It must be safe for concurrent use.

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -19,7 +20,7 @@ type Verdict struct {
 }
 
 // judge says in one sentence whether all is well, and then what else there is to say.
-func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []row, lost *reason, now time.Time) (v Verdict) {
+func (c *Console) judge(o survey.Overview, all []box, hour *lastHour, dead []row, lost *reason, now time.Time) (v Verdict) {
 	c.judgeStore(&v, o)
 	stored := v.Text != ""
 	said := len(v.Also)
@@ -110,7 +111,7 @@ func (v *Verdict) say(level int, text string) {
 }
 
 // judgeEnded says what failed or expired in the last hour.
-func (v *Verdict) judgeEnded(total inspect.Span, dead []row, lost *reason, now time.Time) {
+func (v *Verdict) judgeEnded(total survey.Span, dead []row, lost *reason, now time.Time) {
 	if total.Failed > 0 {
 		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false, total.Failed)+".")
 	}
@@ -131,7 +132,7 @@ func (v *Verdict) hint(text string) {
 }
 
 // judgeStore says what keeps the server from its work, as far as that is known.
-func (c *Console) judgeStore(v *Verdict, o inspect.Overview) {
+func (c *Console) judgeStore(v *Verdict, o survey.Overview) {
 	if c.config.Live != nil {
 		if vitals := c.config.Live.Vitals(); !vitals.Writable {
 			v.say(2, "The relay cannot write to its database.")
@@ -141,7 +142,7 @@ func (c *Console) judgeStore(v *Verdict, o inspect.Overview) {
 		}
 		return
 	}
-	if o.Serving == inspect.NotServed {
+	if o.Serving == look.NotServed {
 		v.say(2, "No server has the file open: nobody delivers.")
 		v.Next = []advice{startServer}
 	}

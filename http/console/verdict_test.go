@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db/inspect"
+	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/http/console"
 )
@@ -132,7 +132,7 @@ func TestAnOldMessageThatFailsIsListed(t *testing.T) {
 // short says that the disk has little room.
 type short struct{ *watched }
 
-func (s short) Overview(ctx context.Context, late time.Time) (inspect.Overview, error) {
+func (s short) Overview(ctx context.Context, late time.Time) (survey.Overview, error) {
 	o, err := s.watched.Overview(ctx, late)
 	o.DiskFree = 10 << 20
 	return o, err

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -32,7 +32,7 @@ func BenchmarkViews(b *testing.B) {
 	s, inspector := mustHaveMany(b, rows)
 	c := s.enter()
 	long, busy := "/conversation/long", "/mecha/m7%5Ebench"
-	list, _, err := inspector.Messages(b.Context(), inspect.ListQuery{Conversation: "long", Limit: 100})
+	list, _, err := inspector.Messages(b.Context(), look.ListQuery{Conversation: "long", Limit: 100})
 	if err != nil || len(list) == 0 {
 		b.Fatal(len(list), err)
 	}

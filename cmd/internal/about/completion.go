@@ -13,7 +13,7 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -112,7 +112,7 @@ var (
 // ofNewest returns a chooser of what value returns of the newest messages.
 func ofNewest(value func(*relay.Message) string) chooser {
 	return func(in *db.Inspector, _ string) (list []choice, err error) {
-		messages, _, err := in.Messages(context.Background(), inspect.ListQuery{Limit: maxChoices})
+		messages, _, err := in.Messages(context.Background(), look.ListQuery{Limit: maxChoices})
 		seen := map[string]bool{}
 		for _, m := range messages {
 			if v := value(m); !seen[v] {

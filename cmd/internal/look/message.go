@@ -13,7 +13,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -103,7 +103,7 @@ line.`,
 			}
 			return a.WithInspector(func(in *db.Inspector) error {
 				return a.printConversation(cmd.Context(), in,
-					inspect.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
+					look.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
@@ -112,7 +112,7 @@ line.`,
 	return cmd
 }
 
-func (a *app) printConversation(ctx context.Context, in *db.Inspector, q inspect.ListQuery) error {
+func (a *app) printConversation(ctx context.Context, in *db.Inspector, q look.ListQuery) error {
 	list, more, err := in.Messages(ctx, q)
 	if err != nil {
 		return err

@@ -12,13 +12,13 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
 // listFlags are the flags of message list, and the query that they make.
 type listFlags struct {
-	inspect.ListQuery
+	look.ListQuery
 	mecha, peer, conversation, before, after string
 	state, direction, since, until           string
 	dead, overdue                            bool
@@ -146,7 +146,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, cli.Usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
 }
 
-func (a *app) printMessages(ctx context.Context, in *db.Inspector, q inspect.ListQuery) error {
+func (a *app) printMessages(ctx context.Context, in *db.Inspector, q look.ListQuery) error {
 	list, more, err := in.Messages(ctx, q)
 	if err != nil {
 		return err

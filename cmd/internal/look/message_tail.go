@@ -11,7 +11,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -67,7 +67,7 @@ func (a *app) tail(ctx context.Context, in *db.Inspector, only relay.Address, la
 	for {
 		changed, err := in.Changed()
 		for err == nil && changed {
-			var events []inspect.Event
+			var events []look.Event
 			if events, err = in.Events(at, tailPage); err != nil {
 				break
 			}
@@ -98,12 +98,12 @@ func (a *app) printLast(ctx context.Context, in *db.Inspector, only relay.Addres
 	if n == 0 {
 		return nil
 	}
-	list, _, err := in.Messages(ctx, inspect.ListQuery{Mecha: only, Limit: n})
+	list, _, err := in.Messages(ctx, look.ListQuery{Mecha: only, Limit: n})
 	if err != nil {
 		return err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		e := inspect.Event{Message: list[i], Step: inspect.Step{At: list[i].CreatedAt, What: inspect.StepAccepted}}
+		e := look.Event{Message: list[i], Step: look.Step{At: list[i].CreatedAt, What: look.StepAccepted}}
 		if err := a.printEvent(e); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (a *app) printLast(ctx context.Context, in *db.Inspector, only relay.Addres
 // eventJSON is an event as tail prints it with --json.
 type eventJSON struct {
 	At             string               `json:"at"`
-	Event          inspect.StepKind     `json:"event"`
+	Event          look.StepKind        `json:"event"`
 	MessageID      relay.MessageID      `json:"message_id"`
 	ConversationID relay.ConversationID `json:"conversation_id"`
 	From           relay.Address        `json:"from"`
@@ -127,14 +127,14 @@ type eventJSON struct {
 	Bytes          int                  `json:"payload_bytes"`
 }
 
-func (a *app) printEvent(e inspect.Event) error {
+func (a *app) printEvent(e look.Event) error {
 	m, s := e.Message, e.Step
 	if a.JSON {
 		return a.PrintJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
 			show.Optional(s.Status), show.Optional(s.Detail), show.Optional(string(s.Key)), m.PayloadBytes})
 	}
 	line := fmt.Sprintf("%s  %s → %s", m.ID, m.From, m.To)
-	if s.What == inspect.StepAccepted {
+	if s.What == look.StepAccepted {
 		line += fmt.Sprintf("  %s, %d bytes", m.Type, m.PayloadBytes)
 	}
 	if note := cmp.Or(s.Detail, told(m, s)); note != "" {

@@ -13,7 +13,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -54,29 +54,29 @@ notes.`,
 // stepJSON is a step as trace prints it with --json. AfterMS is the time since the
 // previous step.
 type stepJSON struct {
-	At       string           `json:"at"`
-	AfterMS  int64            `json:"after_ms"`
-	Event    inspect.StepKind `json:"event"`
-	KeyID    *string          `json:"key_id"`
-	KeyLabel *string          `json:"key_label"`
-	Status   *string          `json:"status"`
-	ClientTS *string          `json:"client_ts"`
-	Detail   *string          `json:"detail"`
-	Worker   *string          `json:"worker"`
-	Until    *string          `json:"until"`      // the end of the lease or deferral that began
-	Answer   *string          `json:"message_id"` // of the answer
+	At       string        `json:"at"`
+	AfterMS  int64         `json:"after_ms"`
+	Event    look.StepKind `json:"event"`
+	KeyID    *string       `json:"key_id"`
+	KeyLabel *string       `json:"key_label"`
+	Status   *string       `json:"status"`
+	ClientTS *string       `json:"client_ts"`
+	Detail   *string       `json:"detail"`
+	Worker   *string       `json:"worker"`
+	Until    *string       `json:"until"`      // the end of the lease or deferral that began
+	Answer   *string       `json:"message_id"` // of the answer
 }
 
 // tracedStep is a step of a trace, or the answer, which is a message of its own.
 type tracedStep struct {
-	inspect.Step
+	look.Step
 	answer relay.MessageID
 }
 
-const stepAnswered inspect.StepKind = "answered"
+const stepAnswered look.StepKind = "answered"
 
 // steps gives the steps of a trace, and the answer among them.
-func steps(t *inspect.Trace) (all []tracedStep) {
+func steps(t *look.Trace) (all []tracedStep) {
 	for _, s := range t.Steps {
 		all = append(all, tracedStep{Step: s})
 	}
@@ -87,12 +87,12 @@ func steps(t *inspect.Trace) (all []tracedStep) {
 			}
 			return -1
 		})
-		all = slices.Insert(all, at, tracedStep{inspect.Step{At: answer.CreatedAt, What: stepAnswered}, answer.ID})
+		all = slices.Insert(all, at, tracedStep{look.Step{At: answer.CreatedAt, What: stepAnswered}, answer.ID})
 	}
 	return all
 }
 
-func (a *app) printTraceJSON(t *inspect.Trace) error {
+func (a *app) printTraceJSON(t *look.Trace) error {
 	var list []stepJSON
 	last := t.Message.CreatedAt
 	for _, s := range steps(t) {
@@ -109,7 +109,7 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 	}{http.AppendRecord(nil, t.Message), t.Retried, list, judge(t)})
 }
 
-func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
+func (a *app) printTrace(t *look.Trace, now time.Time) error {
 	m := t.Message
 	fmt.Fprintf(a.Stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type),
 		relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
@@ -140,27 +140,27 @@ func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 }
 
 // stepName is a step in a word or two: the recipient's own word says more than ours.
-func stepName(s inspect.Step) string {
+func stepName(s look.Step) string {
 	switch {
 	case s.Status != "":
 		return s.Status
-	case s.What == inspect.StepFull:
+	case s.What == look.StepFull:
 		return "conversation full"
 	}
 	return string(s.What)
 }
 
 // keyName names the key of a step, with its label.
-func keyName(s inspect.Step) string {
+func keyName(s look.Step) string {
 	if s.KeyLabel != "" {
 		return string(s.Key) + " (" + s.KeyLabel + ")"
 	}
 	return show.Dash(string(s.Key))
 }
 
-func stepNote(t *inspect.Trace, s tracedStep) string {
+func stepNote(t *look.Trace, s tracedStep) string {
 	switch s.What {
-	case inspect.StepAccepted:
+	case look.StepAccepted:
 		note := "not signed"
 		if t.Message.Signed {
 			note = "signed"
@@ -172,21 +172,21 @@ func stepNote(t *inspect.Trace, s tracedStep) string {
 			note += ", in reply to " + string(t.Message.InReplyTo)
 		}
 		return note
-	case inspect.StepPushed:
+	case look.StepPushed:
 		return "to a socket of this key"
-	case inspect.StepOverdue, inspect.StepFull:
+	case look.StepOverdue, look.StepFull:
 		return told(t.Message, s.Step)
-	case inspect.StepExpired:
+	case look.StepExpired:
 		return "its time ended at " + show.At(t.Message.ExpiresAt)
-	case inspect.StepClaimed:
+	case look.StepClaimed:
 		return fmt.Sprintf("by the worker %s, until %s unless it renews",
 			cmp.Or(s.Worker, "without a name"), show.At(s.Until))
-	case inspect.StepReturned:
+	case look.StepReturned:
 		return "the lease ran out, or it was put off until then: it can be had again"
 	case stepAnswered:
 		return "by " + string(s.answer)
 	}
-	if s.What == inspect.StepProgress && !s.Until.IsZero() {
+	if s.What == look.StepProgress && !s.Until.IsZero() {
 		return strings.TrimSpace("put off until " + show.At(s.Until) + "  " + s.Detail)
 	}
 	return s.Detail
@@ -194,11 +194,11 @@ func stepNote(t *inspect.Trace, s tracedStep) string {
 
 // told says what the relay itself told the sender of a message by a step; "" if it told
 // nothing.
-func told(m *relay.Message, s inspect.Step) string {
+func told(m *relay.Message, s look.Step) string {
 	switch s.What {
-	case inspect.StepOverdue:
+	case look.StepOverdue:
 		return "not acknowledged by " + show.At(m.AckBy) + "; the sender was told"
-	case inspect.StepFull:
+	case look.StepFull:
 		return "the conversation holds all the messages that it may; its founder was told"
 	}
 	return ""

@@ -11,7 +11,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
-	"relay/db/inspect"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -58,7 +58,7 @@ type verdictJSON struct {
 	Since *string           `json:"since"`
 }
 
-func judge(t *inspect.Trace) verdictJSON {
+func judge(t *look.Trace) verdictJSON {
 	v := relay.Judge(&t.Situation)
 	return verdictJSON{v.Code, v.Text, show.OptionalTime(v.Since)}
 }
@@ -105,7 +105,7 @@ func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Addr
 	return nil
 }
 
-func (a *app) printWaiting(w *inspect.Waiting, health string) error {
+func (a *app) printWaiting(w *look.Waiting, health string) error {
 	type message struct {
 		MessageID relay.MessageID `json:"message_id"`
 		From      relay.Address   `json:"from"`
@@ -132,7 +132,7 @@ func (a *app) printWaiting(w *inspect.Waiting, health string) error {
 }
 
 // health says in one sentence how a Mecha is, and what waits for it.
-func health(w *inspect.Waiting, now time.Time) string {
+func health(w *look.Waiting, now time.Time) string {
 	var how string
 	switch {
 	case w.Removed:
@@ -148,7 +148,7 @@ func health(w *inspect.Waiting, now time.Time) string {
 }
 
 // backlog says how many messages wait, and what is known of them.
-func backlog(w *inspect.Waiting, now time.Time) string {
+func backlog(w *look.Waiting, now time.Time) string {
 	if w.Pending == 0 {
 		return "nothing waits for it"
 	}

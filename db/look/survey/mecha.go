@@ -1,8 +1,9 @@
-package inspect
+package survey
 
 import (
 	"time"
 
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -29,7 +30,9 @@ type Listed struct {
 
 // A ProfileQuery asks for a page of the directory, by address.
 type ProfileQuery struct {
-	Words []string      // each must be a part of the address or of the profile's JSON, without regard to the case of ASCII letters
+	// Words must each be a part of the address or of the profile's JSON. The case of ASCII
+	// letters does not matter.
+	Words []string
 	After relay.Address // the page begins after this one
 	Limit int
 }
@@ -75,7 +78,7 @@ type MechaHour struct {
 	In, Out map[int64]int // messages, by the number of the span since 1970
 	Acked   map[int64]int // messages that it acknowledged as final, likewise
 	From    time.Time     // all since this time is counted
-	LastAck *Step         // its latest acknowledgement, of the newest messages; nil: none is known
+	LastAck *look.Step    // its latest acknowledgement, of the newest messages; nil: none is known
 	Acking  relay.MessageID
 }
 

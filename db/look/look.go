@@ -1,7 +1,7 @@
-// Package inspect has the values that are read of a store's file beside a server: the
+// Package look has the values that are read of a store's file beside a server: the
 // life of a message, what waits for a Mecha, the flow of events. db.Inspector reads them.
-// Who imports this package alone, as the console does, cannot reach what writes.
-package inspect
+// Whoever imports this package alone, as the console does, cannot reach what writes.
+package look
 
 import (
 	"time"
@@ -37,7 +37,7 @@ const (
 	StepClaimed      StepKind = "claimed"           // a worker of the recipient got a lease of it
 	StepReturned     StepKind = "returned"          // a lease has run out, or a deferral is over
 	StepOverdue      StepKind = "overdue"           // the sender was told that it is not acknowledged by its AckBy
-	StepFull         StepKind = "conversation_full" // the sender was told that the conversation holds all the messages that it may
+	StepFull         StepKind = "conversation_full" // the sender was told that the conversation is full
 )
 
 // Trace is the life of one message.

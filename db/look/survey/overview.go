@@ -1,8 +1,12 @@
-package inspect
+// Package survey has the values that only the console reads of a store's file: what waits for
+// whom, what happened in the last hour, lists of Mechas, profiles and keys. db.Console reads
+// them. It goes with the console.
+package survey
 
 import (
 	"time"
 
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -18,34 +22,26 @@ type Overview struct {
 	More    bool  // a box has More: Pending is the least that there can be
 	// Serving tells whether a server has the file open, and DiskFree how many bytes are left on
 	// its disk to an ordinary user; -1: the file system does not tell.
-	Serving  Serving
+	Serving  look.Serving
 	DiskFree int64
 }
-
-// Serving tells whether a process serves a file.
-type Serving int8
-
-// What is known.
-const (
-	ServingUnknown Serving = iota // the system does not tell
-	Served
-	NotServed
-)
 
 // A Box is what waits for a Mecha, and what the file knows of the Mecha's health. Whether the
 // Mecha is online the file does not know.
 type Box struct {
 	Mecha    relay.Address
 	Number   relay.MechaNumber
-	Removed  bool      // from the directory
-	LiveKeys int       // neither revoked nor expired
-	LastSeen time.Time // its last request that was noted, or its newest message, unless an operator sent that from a console: it may have made later requests for about a minute; zero: none is known
-	Pending  int       // pending messages, up to MostCounted
-	More     bool      // it has more; then the counts below are the least that there can be
-	Late     int       // of them, those that are older than the time that the caller gave
-	Held     int       // of them, those that a worker holds by a lease
-	Deferred int       // of them, those that the Mecha has put off
-	Overdue  int       // of the oldest of them, those whose AckBy has come
+	Removed  bool // from the directory
+	LiveKeys int  // neither revoked nor expired
+	// LastSeen is its last request that was noted, or its newest message, unless an operator sent
+	// that from a console. It may have made later requests for about a minute. Zero: none is known.
+	LastSeen time.Time
+	Pending  int  // pending messages, up to MostCounted
+	More     bool // it has more; then the counts below are the least that there can be
+	Late     int  // of them, those that are older than the time that the caller gave
+	Held     int  // of them, those that a worker holds by a lease
+	Deferred int  // of them, those that the Mecha has put off
+	Overdue  int  // of the oldest of them, those whose AckBy has come
 	Oldest   relay.MessageID
 	OldestAt time.Time // when Oldest was accepted
 }
@@ -79,7 +75,8 @@ type Span struct {
 
 // Add adds the counts of another span.
 func (s *Span) Add(o Span) {
-	s.Sent, s.Acked, s.Failed, s.Expired, s.Events = s.Sent+o.Sent, s.Acked+o.Acked, s.Failed+o.Failed, s.Expired+o.Expired, s.Events+o.Events
+	s.Sent, s.Acked, s.Failed = s.Sent+o.Sent, s.Acked+o.Acked, s.Failed+o.Failed
+	s.Expired, s.Events = s.Expired+o.Expired, s.Events+o.Events
 	s.Lag, s.MaxLag = s.Lag+o.Lag, max(s.MaxLag, o.MaxLag)
 }
 
