@@ -57,16 +57,22 @@ func TestProfilesAreForThisMachineAlone(t *testing.T) {
 // An address that is taken is no reason to leave a file behind. The error names the flag.
 func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
 	t.Parallel()
+	leavesNoFile(t, "--pprof")
+}
+
+// leavesNoFile checks that a server whose flag names an address that is taken, or is none, is
+// refused before it makes a file.
+func leavesNoFile(t *testing.T, flag string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	db := tempDB(t)
-	for _, flag := range []string{"--metrics-addr", "--pprof"} {
-		runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db, flag, l.Addr().String()}, nil).wantCode(t, 1, l.Addr().String()+" is already in use; "+flag+" 127.0.0.1:")
-		runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db, flag, "127.0.0.1:99999"}, nil).wantCode(t, 2, flag)
-	}
+	serve := func(addr string) []string { return []string{"serve", "--addr", "127.0.0.1:0", "--db", db, flag, addr} }
+	runRefused(t, serve(l.Addr().String()), nil).wantCode(t, 1, l.Addr().String()+" is already in use; "+flag+" 127.0.0.1:")
+	runRefused(t, serve("127.0.0.1:99999"), nil).wantCode(t, 2, flag)
 	if left, err := filepath.Glob(filepath.Dir(db) + "/*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
@@ -116,12 +122,12 @@ func TestEachRequestIsALineAtDebug(t *testing.T) {
 // The log is JSON where no person reads it, unless a format is set.
 func TestTheLogIsJSONElsewhere(t *testing.T) {
 	t.Parallel()
-	auto := startServerIn(t, []string{"RELAY_LOG_FORMAT=auto", "RELAY_METRICS_ADDR=127.0.0.1:0"}, tempDB(t))
+	auto := startServerIn(t, []string{"RELAY_LOG_FORMAT=auto", "RELAY_PPROF=127.0.0.1:0"}, tempDB(t))
 	text := startServer(t, tempDB(t), "--log-format", "text")
 	if !strings.HasPrefix(auto.stderr.String(), "{") || !strings.HasPrefix(text.stderr.String(), "time=") {
 		t.Errorf("%s\n%s", auto.stderr, text.stderr)
 	}
-	if said := auto.stderr.String(); !strings.Contains(said, `"msg":"serving metrics","addr":"127.0.0.1:`) {
+	if said := auto.stderr.String(); !strings.Contains(said, `"msg":"serving profiles","addr":"127.0.0.1:`) {
 		t.Error(said)
 	}
 	quiet := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", tempDB(t), "--log-level", "error", "--dev", "--json"), nil)
