@@ -99,7 +99,8 @@ func (p *Replays) Arrived(*engine.Tx) { p.Open = false }
 
 // restart begins an empty page.
 func (p *Replays) restart(after relay.Position) {
-	*p = Replays{w: p.w, Used: p.Used, limit: p.limit, skew: p.skew, after: after, nonces: p.nonces[:0], brought: p.brought}
+	// Only the page: other goroutines read the other fields.
+	p.after, p.nonces, p.began, p.Open, p.Tried = after, p.nonces[:0], time.Time{}, false, 0
 }
 
 // write writes the page and deletes pages that are too old to be of use.
