@@ -5,7 +5,7 @@ var debts = []size{
 	{"db", "files of a package", 70},
 	{"cmd/bench", "lines of a package", 4300},
 	{"db", "lines of a package", 11700},
-	{"core", "lines of the core", 60000},
+	{"core", "lines of the core", 58000},
 	{"cmd", "long lines", 10},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/bench", "long lines", 50},

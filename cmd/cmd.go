@@ -14,9 +14,7 @@ import (
 
 	"relay/cmd/cluster"
 	"relay/cmd/internal/about"
-	"relay/cmd/internal/agent"
 	"relay/cmd/internal/cli"
-	"relay/cmd/internal/demo"
 	"relay/cmd/internal/look"
 	"relay/cmd/internal/operate"
 	"relay/cmd/internal/serve"
@@ -58,11 +56,9 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	}
 	a.Assemble(root, []cli.Command{
 		{Group: "server", Make: serve.Command},
-		{Group: "server", Make: demo.Command},
 		{Group: "operating", Make: cluster.Command},
 	},
 		operate.Commands,
-		agent.Commands,
 		cli.Commands("agents", (*app).mcpCommand),
 		look.Commands,
 		about.Commands)

@@ -5,10 +5,12 @@ package cmd
 // A comment behind the line, as in "with ws/feed", names further folders. Without them the rest builds.
 import (
 	_ "relay/cmd/a2a/ring"
+	_ "relay/cmd/agent"
 	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/console" // with http/console
+	_ "relay/cmd/demo"
 	_ "relay/cmd/metrics/ring"
 	_ "relay/cmd/setup/ring"
 )

@@ -47,6 +47,9 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s (%d %s)", relay.Visible(r.Detail), r.Status, relay.Visible(string(r.Code)))
 }
 
+// APICode returns Code, for those who do not know this package.
+func (r *Refusal) APICode() relay.Code { return r.Code }
+
 // Is compares by the code, for errors.Is with ErrRecipientNotFound and its like.
 func (r *Refusal) Is(target error) bool {
 	t, ok := target.(*Refusal)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"relay/db/relay"
-	"relay/http/client"
 )
 
 // An Exit is an error that carries an exit code; its message has been printed.
@@ -48,24 +47,28 @@ func Plain(err error) error {
 	return &sentence{e.Code, e.Detail}
 }
 
+// A coded error knows the API's code of a refusal that its text may leave out.
+type coded interface {
+	error
+	APICode() relay.Code
+}
+
 // sentence is a refusal that prints without its code; explain reads the code.
 type sentence struct {
 	code relay.Code
 	text string
 }
 
-func (s *sentence) Error() string { return s.text }
+func (s *sentence) Error() string       { return s.text }
+func (s *sentence) APICode() relay.Code { return s.code }
 
 // codeOf returns the API's code of an error, "" if it has none.
 func codeOf(err error) relay.Code {
-	var r *client.Refusal
-	var s *sentence
+	var c coded
 	var e *relay.Error
 	switch {
-	case errors.As(err, &r):
-		return r.Code
-	case errors.As(err, &s):
-		return s.code
+	case errors.As(err, &c):
+		return c.APICode()
 	case errors.As(err, &e):
 		return e.Code
 	}

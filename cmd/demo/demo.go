@@ -21,10 +21,16 @@ import (
 	"relay/cmd/internal/serve"
 	"relay/db/relay"
 	"relay/http/client"
+	"relay/http/docs"
 )
 
-// Command makes relay demo.
-func Command(a *cli.App) *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{Name: "demo", Commands: []cli.Command{{Group: "server", Make: command}}})
+	docs.Register(docs.Ring{Name: "demo"}) // other pages tell what this ring is: it has none of its own
+}
+
+// command makes relay demo.
+func command(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "See the whole story in one command, on a temporary database",
