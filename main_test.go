@@ -16,16 +16,15 @@ type row struct{ dir, ours, unseen string }
 // below it here. The rows of a ring are in its folder, in house.txt.
 var house = []row{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/cluster cmd/internal/about cmd/internal/cli cmd/internal/look cmd/internal/operate cmd/internal/remote cmd/internal/serve cmd/internal/show cmd/internal/system cmd/mcp", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/cluster cmd/internal/about cmd/internal/cli cmd/internal/look cmd/internal/operate cmd/internal/remote cmd/internal/serve cmd/internal/show cmd/internal/system", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/look db/relay http",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/operate", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/file db/relay search",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/about", "cmd/internal/cli db db/look db/relay http http/docs",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
-	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system cmd/mcp http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/cluster", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/admin db/cluster db/file", "modernc.org database/sql net github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
-	{"cmd/mcp", "http/client db/relay http/docs", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},
 	{"cmd/internal/remote", "cmd/internal/cli http/client db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/cli", "cmd/internal/show cmd/internal/system db db/file db/relay", "modernc.org database net/http github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},

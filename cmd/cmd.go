@@ -59,7 +59,6 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{Group: "operating", Make: cluster.Command},
 	},
 		operate.Commands,
-		cli.Commands("agents", (*app).mcpCommand),
 		look.Commands,
 		about.Commands)
 	about.TeachChoices(a.App, root)

@@ -157,15 +157,6 @@ func TestMCPSurvivesARestart(t *testing.T) {
 	}
 }
 
-// startServerAt starts the relay of s again, at its address.
-func startServerAt(t testing.TB, s *server) *server {
-	t.Helper()
-	again := launch(t, exec.Command(binary, "serve", "--addr", s.host(), "--db", s.db), nil)
-	again.url, again.db = s.url, s.db
-	again.await(again.stderr, `msg=serving`)
-	return again
-}
-
 // A relay that is away is an error that says so, and not the end of the session.
 func TestMCPStartsBeforeItsRelay(t *testing.T) {
 	notShort(t)

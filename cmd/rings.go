@@ -11,6 +11,7 @@ import (
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/console" // with http/console
 	_ "relay/cmd/demo"
+	_ "relay/cmd/mcp/ring"
 	_ "relay/cmd/metrics/ring"
 	_ "relay/cmd/setup/ring"
 )

@@ -80,6 +80,15 @@ func startServerIn(t testing.TB, env []string, db string, args ...string) *serve
 	return s
 }
 
+// startServerAt starts the relay of s again, at its address.
+func startServerAt(t testing.TB, s *server) *server {
+	t.Helper()
+	again := launch(t, exec.Command(binary, "serve", "--addr", s.host(), "--db", s.db), nil)
+	again.url, again.db = s.url, s.db
+	again.await(again.stderr, `msg=serving`)
+	return again
+}
+
 // launch starts the program and does not wait. Streams that are set stay so.
 func launch(t testing.TB, c *exec.Cmd, env []string) *server {
 	t.Helper()

@@ -57,7 +57,7 @@ type Config struct {
 	TrustedProxies   []netip.Prefix // proxies whose X-Forwarded-For is believed
 	AllowOrigins     []string       // origins of pages in browsers that may use the API; "*" allows all
 	Version          Version
-	MCP              MCP // answers /mcp; nil: there is no such path
+	Doors            []Door
 }
 
 // Version says what is running, for GET /version.
@@ -183,8 +183,8 @@ func (s *Server) newRouter() *httprouter.Router {
 		PanicHandler:           s.panicked,
 	}
 	parameter := strings.NewReplacer("{", ":", "}", "") // as httprouter writes it
-	if s.config.MCP != nil {
-		r.POST(mcpPath, s.answerMCP) // no row of routes: what it speaks is not the API
+	for _, d := range s.config.Doors {                  // no rows of routes: what they speak is not the API
+		r.POST(d.Path, func(w http.ResponseWriter, q *http.Request, p httprouter.Params) { s.answerAt(d, w, q, p) })
 	}
 	for _, row := range s.routes() {
 		path := parameter.Replace(row.path)

@@ -11,8 +11,6 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
-	"relay/cmd/mcp"
-	"relay/http"
 )
 
 // warnIfOpen warns when keys would cross a network in the clear. addr is the
@@ -24,15 +22,6 @@ func warnIfOpen(log *slog.Logger, s *settings, addr net.Addr) {
 	log.Warn("KEYS AND MESSAGES CAN BE READ ON THE WAY: this address is not loopback, and the relay speaks plain HTTP "+
 		"on it. Use --tls-cert and --tls-key, or --acme; or put a TLS proxy in front and name it with --trusted-proxy; or "+
 		"listen on 127.0.0.1", "addr", addr)
-}
-
-// checkMCP refuses --mcp where its Bearer keys would cross a network in the clear.
-func (s *settings) checkMCP(addr net.Addr) error {
-	if !s.MCP || s.encrypted() || IsLoopback(addr) {
-		return nil
-	}
-	return cli.Usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: "+
-		"listen on a loopback address, or use --tls-cert and --tls-key, or --acme", addr)
 }
 
 func (s *settings) encrypted() bool { return s.TLSCert != "" || len(s.ACME) > 0 }
@@ -90,23 +79,12 @@ func (s *settings) pairs() error {
 		return cli.Usagef("--tls-cert and --tls-key go together")
 	case s.TLSCert != "" && len(s.ACME) > 0:
 		return cli.Usagef("--acme gets certificates itself: use it without --tls-cert")
-	case s.MCP && (s.RequireSignature || s.RequireRequestSignature):
-		return cli.Usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those " +
-			"(--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
 	case s.MaxBodyMemory > 0 && s.MaxBodyMemory < s.MaxBody:
 		return cli.Usagef("--max-body-memory must have room for one body (--max-body)")
 	case strings.ContainsAny(s.ACMEEmail, " \t\r\n<>"):
 		return cli.Usagef("--acme-email takes one email address, such as ops@example.com")
 	}
 	return nil
-}
-
-// mcp makes what answers /mcp; nil without --mcp.
-func (s *settings) mcp() http.MCP {
-	if !s.MCP {
-		return nil
-	}
-	return mcp.Handler(cli.BuildVersion().Version)
 }
 
 // IsLoopback reports whether only this machine reaches an address.

@@ -76,10 +76,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	if err != nil {
 		return nil, err
 	}
-	if err = s.checkMCP(listener.Addr()); err == nil {
-		err = s.parts.listen(listener.Addr(), s.encrypted())
-	}
-	if err != nil {
+	if err := s.parts.listen(listener.Addr(), s.encrypted()); err != nil {
 		listener.Close()
 		return nil, err
 	}
@@ -115,15 +112,17 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	})
 	d.OnCommit(in.hub.Committed)
 	d.OnKeys(in.hub.CheckKeys)
-	in.api = http.New(http.Config{
+	api := http.Config{
 		DB: d, Live: in.hub, Finder: in.index, Logger: log,
 		RequireSignature: s.RequireSignature, RequireRequestSignature: s.RequireRequestSignature, ClockSkew: s.ClockSkew,
 		MaxBody:   s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies, AllowOrigins: s.AllowOrigins,
-		Version: http.Version(cli.BuildVersion()), MCP: s.mcp(),
-	})
+		Version: http.Version(cli.BuildVersion()),
+	}
+	s.parts.extend(&api)
+	in.api = http.New(api)
 	in.server = in.api.Listening(http.Timeouts{Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout,
 		MaxHeaders: s.MaxHeaders})
 	if err := in.startParts(s, a.Actor(), log); err != nil {

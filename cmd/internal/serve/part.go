@@ -28,6 +28,8 @@ type Part struct {
 	Listen func(own net.Addr, encrypted bool) error
 	// Unlisten gives them back if the relay does not start.
 	Unlisten func()
+	// Extend adds doors to the API.
+	Extend func(*http.Config)
 	// Start is called before the relay answers its first request.
 	Start func(*Running) error
 	// Close is called if Start has succeeded: the relay answers no more, and the store is
@@ -107,6 +109,14 @@ func (all parts) unlisten() {
 	for _, p := range all {
 		if p.Unlisten != nil {
 			p.Unlisten()
+		}
+	}
+}
+
+func (all parts) extend(c *http.Config) {
+	for _, p := range all {
+		if p.Extend != nil {
+			p.Extend(c)
 		}
 	}
 }

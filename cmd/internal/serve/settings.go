@@ -45,7 +45,6 @@ type settings struct {
 	SocketRateLimit       float64
 	SyncAckWait           time.Duration
 	AllowOrigins          []string
-	MCP                   bool
 	MaxNonces             int64
 	MinFreeDisk           int64
 	Retention             cli.Days
@@ -121,8 +120,6 @@ func (s *settings) flags(f *pflag.FlagSet) {
 		"how long a full sync window waits for an acknowledgement before it opens again")
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil,
 		"`origins` of pages in browsers that may open a WebSocket and use the API, as in https://app.example; * allows all")
-	f.BoolVar(&s.MCP, "mcp", false, "also serve the tools of relay mcp at /mcp, over HTTP with a Bearer key; "+
-		"only on a loopback address or with TLS, and not where signatures are required")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
 	f.Var(&s.Retention, "retention", "remove messages of this `age`, as in 30d or 12h, from 1s (default: keep them)")
 	s.KeepExpired = cli.Days(24 * time.Hour)

@@ -1,4 +1,5 @@
-package cmd
+// Package ring adds relay mcp to the commands, and --mcp to relay serve.
+package ring
 
 import (
 	"fmt"
@@ -9,11 +10,19 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/remote"
+	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
 	"relay/cmd/mcp"
 )
 
-func (a *app) mcpCommand() *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{Name: "mcp", Commands: cli.Commands("agents", (*app).command)})
+	serve.Register(newPart)
+}
+
+type app struct{ *cli.App }
+
+func (a *app) command() *cobra.Command {
 	var c remote.Flags
 	var retry time.Duration
 	cmd := &cobra.Command{
@@ -40,7 +49,8 @@ and a conversation as an example.`,
 				return err
 			}
 			if stdin, ok := a.Stdin.(*os.File); ok && show.IsTerminal(stdin) {
-				fmt.Fprintln(a.Stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. Ctrl-C ends it.")
+				fmt.Fprintln(a.Stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. "+
+					"Ctrl-C ends it.")
 			}
 			return mcp.Serve(cmd.Context(), client, retry, a.Stdin, show.Under(a.Stdout), cli.BuildVersion().Version)
 		},

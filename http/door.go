@@ -17,30 +17,30 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-// This file is the way to /mcp, the relay's server of the Model Context Protocol. It
-// admits a request by a Bearer key as authenticate does by signed headers, and charges it
-// to the same shares. What the request asks for is made of requests to the API, which are
-// charged once more each.
-
-// MCP makes what answers one request to /mcp of the Mecha own, which has shown key. The
-// body has been read and checked. api is this server. When ServeHTTP has returned, nothing
-// of the request may go on.
-type MCP func(api http.Handler, own relay.Address, key string) http.Handler
+// A Door is a path beside the API, for programs that cannot sign. It admits a POST by a
+// Bearer key as authenticate does by signed headers, and charges it to the same shares. What
+// the request asks for is made of requests to the API, which are charged once more each.
+type Door struct {
+	Path string
+	// Check refuses a body, by an error of package relay.
+	Check func(body []byte) error
+	// Make makes what answers one request of the Mecha own, which has shown key. The body
+	// has been read and checked. api is this server. When ServeHTTP has returned, nothing of
+	// the request may go on.
+	Make func(api http.Handler, own relay.Address, key string) http.Handler
+}
 
 const (
-	mcpPath = "/mcp"
-	// mcpCharge: a body of so many bytes costs about as much as a request, since it is
+	// doorCharge: a body of so many bytes costs about as much as a request, since it is
 	// read several times.
-	mcpCharge = 16 << 10
-	// mcpTime is more than any tool takes.
-	mcpTime = 60 * time.Second
-	// mcpDepth is how deep the JSON of a request may nest: a payload, and what is around it.
-	mcpDepth = 64 + 4
+	doorCharge = 16 << 10
+	// doorTime is more than any door takes for a request.
+	doorTime = 60 * time.Second
 )
 
-// answerMCP answers POST /mcp.
-func (s *Server) answerMCP(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
-	c, key, err := s.admitMCP(w, r, p)
+// answerAt answers a POST at a door.
+func (s *Server) answerAt(d Door, w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	c, key, err := s.admitAt(d, w, r, p)
 	if err != nil {
 		if statusOf(err) == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -49,18 +49,18 @@ func (s *Server) answerMCP(w http.ResponseWriter, r *http.Request, p httprouter.
 		return
 	}
 	defer c.done(s)
-	ctx, cancel := context.WithTimeout(r.Context(), mcpTime)
+	ctx, cancel := context.WithTimeout(r.Context(), doorTime)
 	defer cancel()
 	inner := r.WithContext(ctx)
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(c.body)), int64(len(c.body))
 	whole := &wholeAnswer{header: http.Header{}}
-	s.config.MCP(s, c.key.Mecha.Address, key).ServeHTTP(whole, inner)
+	d.Make(s, c.key.Mecha.Address, key).ServeHTTP(whole, inner)
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // the client has gone
 	}
 	c.release(s)
 	n := int64(whole.body.Len())
-	s.memory.force(c.key.Mecha.Number, n) // the tools have bounded it, and it may tell of a write
+	s.memory.force(c.key.Mecha.Number, n) // the door has bounded it, and it may tell of a write
 	c.answerBytes = n
 	h := w.Header()
 	for _, name := range []string{"Content-Type", "Allow"} {
@@ -73,9 +73,11 @@ func (s *Server) answerMCP(w http.ResponseWriter, r *http.Request, p httprouter.
 	w.Write(whole.body.Bytes()) // an error means that the client has gone
 }
 
-// admitMCP establishes who sent a request to /mcp, and reads its body. After nil, c.done
+// admitAt establishes who sent a request to a door, and reads its body. After nil, c.done
 // must follow.
-func (s *Server) admitMCP(w http.ResponseWriter, r *http.Request, p httprouter.Params) (c *call, key string, err error) {
+func (s *Server) admitAt(
+	d Door, w http.ResponseWriter, r *http.Request, p httprouter.Params,
+) (c *call, key string, err error) {
 	if err := s.refuseDraining(); err != nil {
 		return nil, "", err
 	}
@@ -83,7 +85,7 @@ func (s *Server) admitMCP(w http.ResponseWriter, r *http.Request, p httprouter.P
 		return nil, "", err
 	}
 	c = &call{Request: r, w: w, conn: connection(r.Context()), params: p, input: input{at: s.config.Now()}}
-	key, err = s.verifyBearer(c)
+	key, err = s.verifyBearer(d, c)
 	noteKey(w, c.key)
 	if err != nil {
 		c.done(s)
@@ -93,10 +95,11 @@ func (s *Server) admitMCP(w http.ResponseWriter, r *http.Request, p httprouter.P
 }
 
 // verifyBearer is verify for a request whose key is a Bearer token (RFC 6750).
-func (s *Server) verifyBearer(c *call) (key string, err error) {
+func (s *Server) verifyBearer(d Door, c *call) (key string, err error) {
 	text, err := header(c.Request, "Authorization")
 	if err != nil {
-		return "", relay.Errorf(relay.MissingHeader, "/mcp wants the key of a Mecha: Authorization: Bearer KEY, once")
+		return "", relay.Errorf(relay.MissingHeader,
+			"%s wants the key of a Mecha: Authorization: Bearer KEY, once", d.Path)
 	}
 	scheme, key, _ := strings.Cut(text, " ")
 	if key = strings.Trim(key, " "); !strings.EqualFold(scheme, "Bearer") || key == "" {
@@ -112,33 +115,8 @@ func (s *Server) verifyBearer(c *call) (key string, err error) {
 	if err := s.readBody(c); err != nil {
 		return "", err
 	}
-	s.keys.charge(c.key.Number, len(c.body)/mcpCharge, c.at)
-	return key, checkMCP(c.body)
-}
-
-// checkMCP refuses what the tools' library would spend much on: several requests in one,
-// and deep nesting.
-func checkMCP(body []byte) error {
-	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) == 0 || text[0] != '{' {
-		return relay.Errorf(relay.InvalidJSON, "the body must be one JSON-RPC message; several in one body are not taken")
-	}
-	depth, quoted := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > mcpDepth {
-				return relay.Errorf(relay.InvalidJSON, "the body is nested deeper than %d", mcpDepth)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return nil
+	s.keys.charge(c.key.Number, len(c.body)/doorCharge, c.at)
+	return key, d.Check(c.body)
 }
 
 // checkHost refuses the requests of web pages: one of an origin that is not allowed, and
@@ -149,17 +127,19 @@ func (s *Server) checkHost(r *http.Request) error {
 		u, err := url.Parse(origin)
 		own := err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 		if !own && !relay.AllowsOrigin(s.config.AllowOrigins, origin) {
-			return relay.Errorf(relay.OriginNotAllowed, "the origin %s is not allowed; relay serve --allow-origin allows one", relay.Quote(origin))
+			return relay.Errorf(relay.OriginNotAllowed,
+				"the origin %s is not allowed; relay serve --allow-origin allows one", relay.Quote(origin))
 		}
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if r.TLS != nil || local == nil || !isLoopback(local.String()) || isLoopback(r.Host) || s.trusts(peerOf(r)) {
 		return nil
 	}
-	return relay.Errorf(relay.OriginNotAllowed, "the Host of this request is none of this machine's own; ask 127.0.0.1 or localhost")
+	return relay.Errorf(relay.OriginNotAllowed,
+		"the Host of this request is none of this machine's own; ask 127.0.0.1 or localhost")
 }
 
-// isLoopback tells whether host, or host:port, is the machine itself.
+// isLoopback reports whether host, or host:port, is the machine itself.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
