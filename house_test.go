@@ -74,7 +74,7 @@ func (s source) imports() (all []string) {
 const ringsFile = "cmd/rings.go"
 
 // rings returns the folders of each ring, by its name. An import of cmd/rings.go names the
-// first one, but for "/ring" at its end; a comment behind it, as in "with ws/feed", names others.
+// first one, but for "/ring" at its end; a comment behind it, as in "with ws/feed", names others, and files.
 func rings(t *testing.T) map[string][]string {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), ringsFile, nil, parser.ImportsOnly|parser.ParseComments)

@@ -300,6 +300,25 @@ func TestHistogramsHaveClassicAndNativeBuckets(t *testing.T) {
 	}
 }
 
+// What a proxy on this machine forwards gets no metrics.
+func TestMetricsAreNotForwarded(t *testing.T) {
+	t.Parallel()
+	q, err := http.NewRequest("GET", startServer(t, tempDB(t)).url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("X-Forwarded-For", "192.0.2.1")
+	resp, err := client.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	const want = "there is no such path here; metrics are for programs on the relay's own machine, or at --metrics-addr"
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 404 || !strings.Contains(string(text), want) {
+		t.Errorf("%d %s, %v", resp.StatusCode, text, err)
+	}
+}
+
 func TestMetricsAreNamedByTheRules(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, tempDB(t))

@@ -1,8 +1,9 @@
 package cmd
 
 // The rings. Each is one line here; the folder that it names, or that above it if it ends in
-// /ring, with all in it; and the tests in this folder and in that above that begin with its name.
-// A comment behind the line, as in "with ws/feed", names further folders. Without them the rest builds.
+// /ring, with all in it; and the tests in the root and beside its folders that begin with its name.
+// A comment behind the line, as in "with ws/feed", names further folders, and files. Without them the
+// rest builds.
 import (
 	_ "relay/cmd/a2a/ring"
 	_ "relay/cmd/agent"
@@ -11,6 +12,7 @@ import (
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/console" // with http/console
 	_ "relay/cmd/demo"
+	_ "relay/cmd/documents" // with http/documents http/client/documents_test.go ws/documents_test.go
 	_ "relay/cmd/mcp/ring"
 	_ "relay/cmd/metrics/ring"
 	_ "relay/cmd/setup/ring"

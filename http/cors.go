@@ -1,11 +1,8 @@
 package http
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 
 	"relay/db/relay"
 )
@@ -22,20 +19,8 @@ const exposedHeaders = "ETag, Idempotent-Replayed, Location, Preference-Applied,
 
 // acceptedHeaders are those of requests that a page may set: all that the API reads of a
 // request, and Content-Type, which many programs set.
-var acceptedHeaders = sync.OnceValue(func() string {
-	c, names := readComponents(), map[string]bool{"Content-Type": true, "X-Mecha-Key": true}
-	for name, o := range operations {
-		if !strings.Contains(name, " /api/") || name == "GET "+socketPath {
-			continue
-		}
-		for _, p := range append(slices.Clone(o.parameters), withKey...) {
-			if c.Parameters[p].(object)["in"] == "header" {
-				names[p] = true
-			}
-		}
-	}
-	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
-})
+const acceptedHeaders = "Content-Type, Idempotency-Key, If-None-Match, Prefer, X-Mecha-Key, X-Nonce, " +
+	"X-Request-Signature, X-Request-Timestamp, X-Signature, traceparent, tracestate"
 
 // answerOrigin adds what a browser wants to know to the answer to a request of a page.
 // done: the request was a preflight, and has been answered.
@@ -55,7 +40,7 @@ func (s *Server) answerOrigin(w http.ResponseWriter, r *http.Request) (done bool
 		return false
 	}
 	if !allowed {
-		s.refuse(w, r, relay.Errorf(relay.OriginNotAllowed, "the origin %s is not allowed; relay serve --allow-origin allows one", relay.Quote(origin[0])))
+		s.Refuse(w, r, relay.Errorf(relay.OriginNotAllowed, "the origin %s is not allowed; relay serve --allow-origin allows one", relay.Quote(origin[0])))
 		return true
 	}
 	return s.answerPreflight(w, r)
@@ -74,7 +59,7 @@ func (s *Server) answerPreflight(w http.ResponseWriter, r *http.Request) (done b
 	}
 	h := w.Header()
 	h["Access-Control-Allow-Methods"] = []string{strings.Join(methods, ", ")}
-	h["Access-Control-Allow-Headers"] = []string{acceptedHeaders()}
+	h["Access-Control-Allow-Headers"] = []string{acceptedHeaders}
 	h["Access-Control-Max-Age"] = []string{preflightLife}
 	h["Content-Type"] = jsonContentType
 	w.Write([]byte("{}\n"))

@@ -48,7 +48,7 @@ func (s *Server) noPage(w http.ResponseWriter, r *http.Request, detail string) {
 		writePage(w, http.StatusNotFound, htmlType, docs.HTML().Missing)
 		return
 	}
-	s.refuse(w, r, relay.Errorf(relay.NotFound, "%s", detail))
+	s.Refuse(w, r, relay.Errorf(relay.NotFound, "%s", detail))
 }
 
 // acceptsHTML tells whether an Accept header names text/html (RFC 9110 §12.5.1), as a

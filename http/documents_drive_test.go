@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"relay/db/relay"
-	"relay/http"
 )
 
 // withKey lists the operations that need a key, by method and path.
@@ -54,7 +53,7 @@ var examples = sync.OnceValue(func() map[string]string {
 			}
 		}
 	}
-	if err := json.Unmarshal(http.OpenAPI("test"), &doc); err != nil {
+	if err := json.Unmarshal(openAPI(), &doc); err != nil {
 		panic(err)
 	}
 	all := map[string]string{}

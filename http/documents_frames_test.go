@@ -12,8 +12,8 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db/relay"
-	"relay/http"
 	"relay/http/apitest"
+	"relay/http/documents"
 )
 
 // frameCodes notes the codes of the error frames that were seen.
@@ -49,7 +49,7 @@ func TestEveryErrorFrameIsSeen(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(http.AsyncAPI("test"), &doc); err != nil {
+	if err := json.Unmarshal(documents.AsyncAPI("test"), &doc); err != nil {
 		t.Fatal(err)
 	}
 	described := doc.Components.Schemas.ErrorFrame.Properties.Code.Enum

@@ -22,11 +22,20 @@ import (
 
 	"relay/http"
 	"relay/http/apitest"
+	"relay/http/documents"
 )
+
+// The tests of this package serve the documents, and hold every exchange against them.
+func init() {
+	apitest.Describe(func() (open, async []byte) { return openAPI(), documents.AsyncAPI("test") })
+	addRoutes = func(c *http.Config) { c.Routes = append(c.Routes, documents.Routes(routes, "test")...) }
+}
+
+func openAPI() []byte { return documents.OpenAPI(routes(), "test") }
 
 // Each row of the route table is an operation of the document, and the other way round.
 func TestEveryRouteIsDescribed(t *testing.T) {
-	doc := mustLoad(t, http.OpenAPI("test"))
+	doc := mustLoad(t, openAPI())
 	table, described := map[string]bool{}, map[string]bool{}
 	for _, row := range rows(t) {
 		table[row[1]+" "+row[2]] = true
@@ -50,9 +59,30 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
+// What a page may set (CORS) is all that the API reads of a request, and Content-Type.
+func TestPagesMaySetWhatTheDocumentReads(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{"Content-Type": true, "X-Mecha-Key": true}
+	for path, item := range mustLoad(t, openAPI()).Paths.Map() {
+		for _, o := range item.Operations() {
+			for _, p := range o.Parameters {
+				if strings.HasPrefix(path, "/api/") && path != socketRoute && p.Value.In == "header" {
+					names[p.Value.Name] = true
+				}
+			}
+		}
+	}
+	r := mustServe(t, func(s *settings) { s.api.AllowOrigins = []string{"*"} })
+	a := mecha{r: r}.do("OPTIONS", whoami, "", with("X-Mecha-Key"), with("X-Nonce"), with("X-Request-Timestamp"), unsigned,
+		with("Origin", "https://app.example"), with("Access-Control-Request-Method", "GET")).want(200)
+	if got, want := a.header.Get("Access-Control-Allow-Headers"), strings.Join(slices.Sorted(maps.Keys(names)), ", "); got != want {
+		t.Errorf("pages may set %s, and the API reads %s", got, want)
+	}
+}
+
 // Everything under components is referred to, or told of in the text of the document.
 func TestNothingIsDescribedThatIsNotUsed(t *testing.T) {
-	open, async := string(http.OpenAPI("test")), string(http.AsyncAPI("test"))
+	open, async := string(openAPI()), string(documents.AsyncAPI("test"))
 	for name, text := range map[string]string{"OpenAPI": open, "AsyncAPI": async} {
 		var doc struct{ Components map[string]map[string]any }
 		if err := json.Unmarshal([]byte(text), &doc); err != nil {
@@ -88,7 +118,7 @@ type drive struct {
 }
 
 func newDrive(t *testing.T) *drive {
-	text := http.OpenAPI("test")
+	text := openAPI()
 	d := &drive{open: mustLoad(t, text), closed: mustLoad(t, apitest.Closed(text)), seen: map[string]int{}, beyond: map[string]bool{}}
 	if err := d.open.Validate(context.Background()); err != nil {
 		t.Errorf("the document is not valid: %v", err)
@@ -274,7 +304,7 @@ func TestTheChecksSeeWhatIsWrong(t *testing.T) {
 // What the relay reads of a request is described: the fields of bodies and the parameters
 // of queries, as the source names them.
 func TestWhatIsReadOfRequestsIsDescribed(t *testing.T) {
-	doc := mustLoad(t, http.OpenAPI("test"))
+	doc := mustLoad(t, openAPI())
 	word := regexp.MustCompile(`"(\w+)(?:,omitempty|,omitzero)?"`)
 	names := func(file, pattern string) (all []string) {
 		t.Helper()
@@ -320,7 +350,7 @@ func fieldsOfFrames(t *testing.T) []string {
 			Schemas map[string]struct{ Properties map[string]any }
 		}
 	}
-	if err := json.Unmarshal(http.AsyncAPI("test"), &doc); err != nil {
+	if err := json.Unmarshal(documents.AsyncAPI("test"), &doc); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]any{}

@@ -45,7 +45,7 @@ func (s *Server) answerAt(d Door, w http.ResponseWriter, r *http.Request, p http
 		if statusOf(err) == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
-		s.refuse(w, r, err)
+		s.Refuse(w, r, err)
 		return
 	}
 	defer c.done(s)

@@ -55,6 +55,6 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Pa
 		err = s.config.Live.Connect(w, r, c.key)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		s.Refuse(w, r, err)
 	}
 }

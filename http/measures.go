@@ -52,21 +52,11 @@ func (m *Measures) searched(r *relay.SearchResult, err error, took time.Duration
 	}
 }
 
-// ServeMetrics makes h answer GET /metrics to programs on this machine (PROTOCOL §9).
-// Call it before the server is used.
-func (s *Server) ServeMetrics(h http.Handler) { s.metrics = h }
+// IsLocal reports whether a program on this machine has sent the request. If this machine has a
+// trusted proxy, no request counts as such: what it sends is forwarded.
+func (s *Server) IsLocal(r *http.Request) bool { return FromThisMachine(r) && !s.trusts(peerOf(r)) }
 
-// showMetrics answers GET /metrics. To all others than programs on this machine there is
-// no such path, nor if this machine has a trusted proxy: what it sends is forwarded.
-func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) {
-	if s.metrics == nil || !FromThisMachine(r) || s.trusts(peerOf(r)) {
-		s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path here; metrics are for programs on the relay's own machine, or at --metrics-addr"))
-		return
-	}
-	s.metrics.ServeHTTP(w, r)
-}
-
-// FromThisMachine tells whether a program on this machine has sent the request: it came
+// FromThisMachine reports whether a program on this machine has sent the request: it came
 // over loopback, it names a loopback address as its host, and nothing says that a proxy
 // has forwarded it. The host matters because a page of a browser on this machine may
 // have a name that leads here (DNS rebinding), the version because many proxies speak

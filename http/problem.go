@@ -70,14 +70,14 @@ type problem struct {
 	Docs       string             `json:"docs"`
 }
 
-// refuse writes err as the response. It is the only place where an error becomes
+// Refuse writes err as the response. It is the only place where an error becomes
 // one. The text of an error that is not a *relay.Error, and the cause of one that is,
 // go to the log and never to the client.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.refuseWith(w, r, err, nil)
 }
 
-// refuseWith is refuse for /readyz, which also shows the parts of the relay.
+// refuseWith is Refuse for /readyz, which also shows the parts of the relay.
 func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, parts []part) {
 	id := w.Header()["X-Request-Id"][0]
 	var e *relay.Error

@@ -1,22 +1,22 @@
 package http_test
 
 import (
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
 	"relay/db/relay"
+	"relay/http"
 )
 
-// rows reads the route table from its source: method, path, and who may call.
-func rows(t *testing.T) [][]string {
+// routes returns the route table: that of the API, and what the relays of these tests add.
+func routes() []http.Route { return append(http.Routes(), (&testRelay{}).added()...) }
+
+// rows returns the route table as texts: method, path, and who may call, from the second on.
+func rows(t *testing.T) (all [][]string) {
 	t.Helper()
-	source, err := os.ReadFile("server.go")
-	if err != nil {
-		t.Fatal(err)
+	for _, row := range routes() {
+		all = append(all, []string{"", row.Method, row.Path, string(row.Who)})
 	}
-	all := regexp.MustCompile(`\{"([A-Z]+)", "(/.*?)", (\w+), `).FindAllStringSubmatch(string(source), -1)
 	if len(all) < 19 {
 		t.Fatalf("found only %d rows", len(all))
 	}
@@ -40,30 +40,31 @@ func TestWhoMayCall(t *testing.T) {
 		"PUT /api/v1/mecha/{mechaId}/profile":   `{}`,
 		"POST /api/v1/search":                   `{"query":"alice"}`,
 	}
-	refusals := map[string]relay.Code{"itself": relay.NotYourMecha, "parties": relay.NotAParty, "recipient": relay.RecipientOnly,
-		"participants": relay.NotAParticipant, "asker": relay.NotYourSearch, "anyKey": "", "anyone": ""}
-	for _, row := range rows(t) {
-		method, path, who := row[1], parameters.Replace(row[2]), row[3]
+	refusals := map[http.Who]relay.Code{http.Itself: relay.NotYourMecha, http.Parties: relay.NotAParty,
+		http.Recipient: relay.RecipientOnly, http.Participants: relay.NotAParticipant, http.Asker: relay.NotYourSearch,
+		http.AnyKey: "", http.Anyone: ""}
+	for _, row := range routes() {
+		method, path, who := row.Method, parameters.Replace(row.Path), row.Who
 		code, known := refusals[who]
 		if !known {
-			t.Errorf("%s %s: who is %s?", method, row[2], who)
+			t.Errorf("%s %s: who is %s?", method, row.Path, who)
 			continue
 		}
 		without := r.anyone(method, path)
-		if who == "anyone" {
+		if who == http.Anyone {
 			if without.status != 200 {
 				t.Errorf("%s without a key: %d", without.of, without.status)
 			}
 			continue
 		}
 		without.wantProblem(401, relay.MissingHeader)
-		body := bodies[method+" "+row[2]]
+		body := bodies[method+" "+row.Path]
 		if a := mallory.do(method, path, body, handshake); code != "" {
 			a.wantProblem(403, code)
 		} else if a.status >= 300 {
 			t.Errorf("%s by any key: %d %s", a.of, a.status, a.body)
 		}
-		if who == "recipient" {
+		if who == http.Recipient {
 			alice.do(method, path, body).wantProblem(403, code)
 		}
 		if a := bob.do(method, path, body, handshake); a.status >= 300 {

@@ -6,11 +6,8 @@
 // it, in the order of PROTOCOL §2; the endpoint decodes, asks the store, and
 // answers. An endpoint that fails returns an error, and problem.go writes it.
 //
-// The API describes itself. A row of the route table has one in operations (operation.go), with
-// all its answers and refusals; fields, parameters and headers are in components.json, frames and
-// close codes in asyncapi.go. Tests hold every exchange against these documents, and -update
-// writes the pages "api" and "errors" from them. What pages in browsers may do is in cors.go and
-// ticket.go, what a socket may send in sender.go, by the rules of a POST.
+// What pages in browsers may do is in cors.go and ticket.go, what a socket may send in sender.go, by
+// the rules of a POST. A ring adds rows to the route table, and doors (door.go), which are beside it.
 package http
 
 import (
@@ -58,6 +55,7 @@ type Config struct {
 	AllowOrigins     []string       // origins of pages in browsers that may use the API; "*" allows all
 	Version          Version
 	Doors            []Door
+	Routes           []Route // rows that are added to the route table
 }
 
 // Version says what is running, for GET /version.
@@ -77,14 +75,12 @@ type Server struct {
 	memory       memory
 	heavy        *turn.Stile[relay.MechaNumber]
 	measures     *Measures
-	metrics      http.Handler // of GET /metrics; nil: there is none
-	sending      sync.Map     // relay.IdempotencyKey → chan struct{}: sends under way
+	sending      sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
 	searches     searches
 	tickets      tickets
 	idPrefix     string // of request ids; differs from process to process
 	idCount      atomic.Uint64
 	draining     atomic.Bool
-	documents    func() documents
 }
 
 // New makes a server. The caller serves it with Listening, or as an http.Handler.
@@ -106,7 +102,6 @@ func New(c Config) *Server {
 		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
-		documents:    sync.OnceValue(makeDocuments(c.Version.Version)),
 	}
 	s.measures = newMeasures(s.heavy.Waits)
 	s.router = s.newRouter()
@@ -114,62 +109,63 @@ func New(c Config) *Server {
 	return s
 }
 
-// route is one endpoint of the API.
-type route struct {
-	method, path string // {x} in a path is a parameter, as in OpenAPI
-	who          who    // the handler enforces it
-	handle       httprouter.Handle
-	doc          string // what the endpoint does, for people
+// A Route is one endpoint of the API.
+type Route struct {
+	Method, Path string // {x} in a path is a parameter, as in OpenAPI
+	Who          Who    // the handler enforces it
+	Handle       httprouter.Handle
+	Doc          string // what the endpoint does, for people
 }
 
-// who says who may call an endpoint.
-type who string
+// Who says who may call an endpoint.
+type Who string
 
+// Those who may.
 const (
-	anyone       who = "anyone" // without a key
-	anyKey       who = "any key"
-	itself       who = "the Mecha itself" // the one that the path names
-	parties      who = "sender, recipient"
-	recipient    who = "recipient"
-	participants who = "participants" // the Mechas that have sent or received in the conversation
-	asker        who = "the Mecha that searched"
+	Anyone       Who = "anyone" // without a key
+	AnyKey       Who = "any key"
+	Itself       Who = "the Mecha itself" // the one that the path names
+	Parties      Who = "sender, recipient"
+	Recipient    Who = "recipient"
+	Participants Who = "participants" // the Mechas that have sent or received in the conversation
+	Asker        Who = "the Mecha that searched"
 )
 
+// Routes returns the rows of the API's route table, for what describes it.
+func Routes() []Route { return (*Server)(nil).routes() }
+
 // routes is the API, one row per endpoint: read it and you know the API.
-func (s *Server) routes() []route {
-	api, open := s.authenticated, unauthenticated
+func (s *Server) routes() []Route {
+	api, open := s.authenticated, Open
 	read := func(h endpoint) httprouter.Handle { return api(s.whenFresh(h)) }
-	return []route{
-		{"GET", "/api/v1/whoami", anyKey, read(s.whoami), "the key's own address, and when the key expires"},
+	return []Route{
+		{"GET", "/api/v1/whoami", AnyKey, read(s.whoami), "the key's own address, and when the key expires"},
 
-		{"POST", "/api/v1/messages", anyKey, api(s.sendMessage), "send a message"},
-		{"GET", "/api/v1/messages/{messageId}", parties, read(s.getMessage), "the record of a message, without its payload"},
-		{"GET", "/api/v1/messages/{messageId}/payload", recipient, read(s.getPayload), "the payload's exact bytes"},
-		{"GET", "/api/v1/messages/{messageId}/trace", parties, read(s.trace), "what happened to a message, and why there is no answer"},
-		{"POST", "/api/v1/messages/{messageId}/ack", recipient, api(s.acknowledge), "acknowledge a message"},
-		{"POST", "/api/v1/messages/{messageId}/deliver", recipient, api(s.markDelivered), "mark a message as delivered"},
+		{"POST", "/api/v1/messages", AnyKey, api(s.sendMessage), "send a message"},
+		{"GET", "/api/v1/messages/{messageId}", Parties, read(s.getMessage), "the record of a message, without its payload"},
+		{"GET", "/api/v1/messages/{messageId}/payload", Recipient, read(s.getPayload), "the payload's exact bytes"},
+		{"GET", "/api/v1/messages/{messageId}/trace", Parties, read(s.trace), "what happened to a message, and why there is no answer"},
+		{"POST", "/api/v1/messages/{messageId}/ack", Recipient, api(s.acknowledge), "acknowledge a message"},
+		{"POST", "/api/v1/messages/{messageId}/deliver", Recipient, api(s.markDelivered), "mark a message as delivered"},
 
-		{"GET", "/api/v1/mecha/{mechaId}/messages", itself, read(s.history), "history, page by page; can wait for new messages"},
-		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, read(s.inbox), "how many messages are pending; has an ETag"},
-		{"POST", "/api/v1/mecha/{mechaId}/claim", itself, api(s.claimMessages), "take pending messages for a while, as one of several workers"},
-		{"GET", "/api/v1/ws/mecha/{mechaId}", itself, s.connect, "the WebSocket: new messages as they are accepted"},
-		{"POST", "/api/v1/mecha/{mechaId}/ticket", itself, read(s.getTicket), "a ticket for a browser"},
-		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, read(s.conversation), "what the caller sent or received in a conversation"},
+		{"GET", "/api/v1/mecha/{mechaId}/messages", Itself, read(s.history), "history, page by page; can wait for new messages"},
+		{"GET", "/api/v1/mecha/{mechaId}/inbox", Itself, read(s.inbox), "how many messages are pending; has an ETag"},
+		{"POST", "/api/v1/mecha/{mechaId}/claim", Itself, api(s.claimMessages), "take pending messages for a while, as one of several workers"},
+		{"GET", "/api/v1/ws/mecha/{mechaId}", Itself, s.connect, "the WebSocket: new messages as they are accepted"},
+		{"POST", "/api/v1/mecha/{mechaId}/ticket", Itself, read(s.getTicket), "a ticket for a browser"},
+		{"GET", "/api/v1/conversations/{conversationId}/messages", Participants, read(s.conversation), "what the caller sent or received in a conversation"},
 
-		{"GET", "/api/v1/mecha/{mechaId}/profile", anyKey, read(s.getProfile), "the profile of a Mecha, and whether it is online"},
-		{"PUT", "/api/v1/mecha/{mechaId}/profile", itself, api(s.putProfile), "replace the profile"},
-		{"POST", "/api/v1/search", anyKey, read(s.search), "find Mechas by their profiles"},
-		{"GET", "/api/v1/search/{requestId}", asker, read(s.getSearch), "the answer to a search, for an hour"},
+		{"GET", "/api/v1/mecha/{mechaId}/profile", AnyKey, read(s.getProfile), "the profile of a Mecha, and whether it is online"},
+		{"PUT", "/api/v1/mecha/{mechaId}/profile", Itself, api(s.putProfile), "replace the profile"},
+		{"POST", "/api/v1/search", AnyKey, read(s.search), "find Mechas by their profiles"},
+		{"GET", "/api/v1/search/{requestId}", Asker, read(s.getSearch), "the answer to a search, for an hour"},
 
-		{"GET", "/livez", anyone, open(s.livez), "the process runs"},
-		{"GET", "/readyz", anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
-		{"GET", "/metrics", anyone, open(s.showMetrics), "measurements for Prometheus, for programs on this machine"},
-		{"GET", "/version", anyone, open(s.version), "which version runs"},
-		{"GET", "/openapi.json", anyone, open(s.openAPI), "this API as an OpenAPI 3.1 document"},
-		{"GET", "/asyncapi.json", anyone, open(s.asyncAPI), "the frames of the WebSocket as an AsyncAPI 3.0 document"},
-		{"GET", "/", anyone, open(s.root), "the way to the documentation"},
-		{"GET", "/docs", anyone, open(s.docsIndex), "the documentation's pages"},
-		{"GET", "/docs/{page}", anyone, open(s.docsPage), "one page, for a browser or as Markdown, or a picture"},
+		{"GET", "/livez", Anyone, open(s.livez), "the process runs"},
+		{"GET", "/readyz", Anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
+		{"GET", "/version", Anyone, open(s.version), "which version runs"},
+		{"GET", "/", Anyone, open(s.root), "the way to the documentation"},
+		{"GET", "/docs", Anyone, open(s.docsIndex), "the documentation's pages"},
+		{"GET", "/docs/{page}", Anyone, open(s.docsPage), "one page, for a browser or as Markdown, or a picture"},
 	}
 }
 
@@ -186,11 +182,11 @@ func (s *Server) newRouter() *httprouter.Router {
 	for _, d := range s.config.Doors {                  // no rows of routes: what they speak is not the API
 		r.POST(d.Path, func(w http.ResponseWriter, q *http.Request, p httprouter.Params) { s.answerAt(d, w, q, p) })
 	}
-	for _, row := range s.routes() {
-		path := parameter.Replace(row.path)
-		r.Handle(row.method, path, row.handle)
-		if row.method == http.MethodGet && !strings.HasPrefix(path, "/api/v1/ws/") {
-			r.Handle(http.MethodHead, path, row.handle)
+	for _, row := range slices.Concat(s.routes(), s.config.Routes) {
+		path := parameter.Replace(row.Path)
+		r.Handle(row.Method, path, row.Handle)
+		if row.Method == http.MethodGet && !strings.HasPrefix(path, "/api/v1/ws/") {
+			r.Handle(http.MethodHead, path, row.Handle)
 		}
 	}
 	return r
@@ -252,8 +248,8 @@ func ok(object []byte) (answer, error) {
 	return answer{status: http.StatusOK, body: append(object, '\n')}, nil
 }
 
-// unauthenticated makes a plain handler one of the route table.
-func unauthenticated(h http.HandlerFunc) httprouter.Handle {
+// Open makes a plain handler one of the route table, for Anyone.
+func Open(h http.HandlerFunc) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h(w, r) }
 }
 
@@ -262,7 +258,7 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 		c, err := s.authenticate(w, r, p)
 		if err != nil {
-			s.refuse(w, r, err)
+			s.Refuse(w, r, err)
 			return
 		}
 		defer c.done(s)
@@ -271,7 +267,7 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 			err = s.hold(c, len(a.body))
 		}
 		if err != nil {
-			s.refuse(w, r, err)
+			s.Refuse(w, r, err)
 			return
 		}
 		c.conn.endWork() // from here on the client decides how long it takes
@@ -305,7 +301,7 @@ func (s *Server) whenFresh(h endpoint) endpoint {
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	const detail = "there is no such path; /docs lists the API"
 	if strings.HasPrefix(r.URL.Path, "/api/") {
-		s.refuse(w, r, relay.Errorf(relay.NotFound, detail))
+		s.Refuse(w, r, relay.Errorf(relay.NotFound, detail))
 		return
 	}
 	s.noPage(w, r, detail)
@@ -315,7 +311,7 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Split(w.Header().Get("Allow"), ", ")
 	allow := strings.Join(slices.DeleteFunc(methods, isOptions), ", ")
 	w.Header().Set("Allow", allow)
-	s.refuse(w, r, relay.Errorf(relay.MethodNotAllowed, "this path accepts %s only", allow))
+	s.Refuse(w, r, relay.Errorf(relay.MethodNotAllowed, "this path accepts %s only", allow))
 }
 
 // isOptions finds the method that httprouter puts into every Allow; no path here accepts it.
@@ -326,7 +322,7 @@ func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 		panic(v)
 	}
 	s.config.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
-	s.refuse(w, r, relay.Errorf(relay.Internal, "the relay failed"))
+	s.Refuse(w, r, relay.Errorf(relay.Internal, "the relay failed"))
 }
 
 // Timeouts bound how long and how much one client can hold on to (PROTOCOL §7).

@@ -46,6 +46,26 @@ type settings struct {
 	found    func() // called between what the index finds and what the directory then says of it
 }
 
+// addRoutes adds those of a ring to a relay.
+var addRoutes = func(*http.Config) {}
+
+// added are the rows of the route table that a ring would add: one for programs on this machine,
+// as for metrics, and those of addRoutes.
+func (r *testRelay) added() []http.Route {
+	metrics := func(w nethttp.ResponseWriter, q *nethttp.Request) { // what they are is not the API's business
+		if !r.api.IsLocal(q) {
+			r.api.Refuse(w, q, relay.Errorf(relay.NotFound, "not here"))
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		w.Write([]byte("# metrics\n"))
+	}
+	c := http.Config{Routes: []http.Route{{Method: "GET", Path: "/metrics", Who: http.Anyone, Handle: http.Open(metrics),
+		Doc: "measurements for Prometheus, for programs on this machine"}}}
+	addRoutes(&c)
+	return c.Routes
+}
+
 type clock struct{ ns atomic.Int64 }
 
 func (c *clock) Now() time.Time           { return time.Unix(0, c.ns.Load()).UTC() }
@@ -115,11 +135,8 @@ func (r *testRelay) start() {
 	index := &index{path: s.db.Path + ".index", db: d, found: s.found}
 	d.OnEntries(index.Wake)
 	s.api.DB, s.api.Live, s.api.Finder, r.index = d, live{r.hub, r.watching}, index, index
+	s.api.Routes = r.added()
 	r.api = http.New(s.api)
-	r.api.ServeMetrics(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { // what they are is not the API's business
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		w.Write([]byte("# metrics\n"))
-	}))
 	r.server = r.api.Listening(s.timeouts)
 	if r.record != nil {
 		r.server.Handler = r.record.Handler(r.api)

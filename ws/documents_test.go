@@ -10,8 +10,17 @@ import (
 	"testing"
 
 	"relay/db/relay"
-	relayhttp "relay/http"
+	"relay/http"
+	"relay/http/apitest"
+	"relay/http/documents"
 )
+
+// All tests of this package hold what they read against the documents.
+func init() {
+	apitest.Describe(func() (open, async []byte) {
+		return documents.OpenAPI(http.Routes(), "test"), documents.AsyncAPI("test")
+	})
+}
 
 // described has what the document says of frames and close codes.
 type described struct {
@@ -29,7 +38,7 @@ type described struct {
 func TestFramesAndCloseCodesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	var doc described
-	if err := json.Unmarshal(relayhttp.AsyncAPI("test"), &doc); err != nil {
+	if err := json.Unmarshal(documents.AsyncAPI("test"), &doc); err != nil {
 		t.Fatal(err)
 	}
 	r := mustServe(t)

@@ -1,6 +1,7 @@
 // Package apitest holds what a relay answers against the documents of its API. It is for
 // tests: a recorder stands before a server, and looks at every exchange. What a document
-// does not name is a fault: a path, a status, a code, a header, a field, a frame.
+// does not name is a fault: a path, a status, a code, a header, a field, a frame. The documents are
+// a ring: its tests beside others call Describe, and without it nothing is held against them.
 package apitest
 
 import (
@@ -20,8 +21,6 @@ import (
 	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	relayhttp "relay/http"
 )
 
 // object is a JSON object of a document.
@@ -63,10 +62,19 @@ type header struct {
 	schema   *schema
 }
 
-// described reads the documents once.
+// documents makes the documents: OpenAPI, and AsyncAPI; nil if there are none.
+var documents func() (open, async []byte)
+
+// Describe says how to make the documents. Where nobody does, nothing is held against them.
+func Describe(made func() (open, async []byte)) { documents = made }
+
+// described reads the documents once; nil if there are none.
 var described = sync.OnceValue(func() *api {
-	open := newReader("openapi.json", relayhttp.OpenAPI("test"))
-	closed := newReader("closed.json", Closed(relayhttp.OpenAPI("test")))
+	if documents == nil {
+		return nil
+	}
+	openAPI, asyncAPI := documents()
+	open, closed := newReader("openapi.json", openAPI), newReader("closed.json", Closed(openAPI))
 	a := &api{others: map[string]response{}, frames: map[string]*schema{}, closeCodes: map[int]bool{}}
 	for path, item := range open.doc["paths"].(object) {
 		for method, v := range item.(object) {
@@ -94,7 +102,7 @@ var described = sync.OnceValue(func() *api {
 	for _, name := range []string{"NotFound", "MethodNotAllowed", "Preflight", "PreflightRefused"} {
 		a.others[name] = closed.response(pointer("", "components", "responses", name))
 	}
-	sockets, clients := newReader("closed.json", Closed(relayhttp.AsyncAPI("test"))), newReader("asyncapi.json", relayhttp.AsyncAPI("test"))
+	sockets, clients := newReader("closed.json", Closed(asyncAPI)), newReader("asyncapi.json", asyncAPI)
 	for kind := range sockets.doc["components"].(object)["messages"].(object) {
 		of := sockets
 		if ofClients[kind] { // these may have more fields

@@ -28,7 +28,8 @@ type Part struct {
 	Listen func(own net.Addr, encrypted bool) error
 	// Unlisten gives them back if the relay does not start.
 	Unlisten func()
-	// Extend adds doors to the API.
+	// Extend adds doors and routes to the API. What it adds may read the configuration, which
+	// then has what all parts have added.
 	Extend func(*http.Config)
 	// Start is called before the relay answers its first request.
 	Start func(*Running) error
@@ -58,6 +59,13 @@ var makers []func() *Part
 
 // Register adds a part to relay serve. made is called for each run of the program.
 func Register(made func() *Part) { makers = append(makers, made) }
+
+// Routes returns the rows that parts add to the route table of the API, for what describes it.
+func Routes() []http.Route {
+	var c http.Config
+	newParts().extend(&c)
+	return c.Routes
+}
 
 // parts are the parts of one run: that of the core, then those of rings in the order in
 // which they were registered.

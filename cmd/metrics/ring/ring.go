@@ -11,6 +11,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
 	"relay/cmd/metrics"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -20,13 +21,14 @@ func init() { serve.Register(newPart) }
 type part struct {
 	addr     string
 	listener net.Listener
+	api      *http.Server
 	metrics  *metrics.Metrics
 }
 
 func newPart() *serve.Part {
 	p := &part{}
 	return &serve.Part{Flags: p.flags, Check: p.check, Listen: p.listen, Unlisten: p.unlisten,
-		Start: p.start, Close: p.close}
+		Extend: p.extend, Start: p.start, Close: p.close}
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
@@ -54,11 +56,28 @@ func (p *part) unlisten() {
 	}
 }
 
+// extend adds GET /metrics (PROTOCOL §9).
+func (p *part) extend(c *http.Config) {
+	c.Routes = append(c.Routes, http.Route{Method: "GET", Path: "/metrics", Who: http.Anyone, Handle: http.Open(p.show),
+		Doc: "measurements for Prometheus, for programs on this machine"})
+}
+
+// show answers programs on this machine. To all others there is no such path, nor to anybody
+// with --metrics-addr.
+func (p *part) show(w nethttp.ResponseWriter, q *nethttp.Request) {
+	if p.listener != nil || !p.api.IsLocal(q) {
+		p.api.Refuse(w, q, relay.Errorf(relay.NotFound, "there is no such path here; "+
+			"metrics are for programs on the relay's own machine, or at --metrics-addr"))
+		return
+	}
+	p.metrics.Handler().ServeHTTP(w, q)
+}
+
 func (p *part) start(r *serve.Running) error {
+	p.api = r.API
 	p.metrics = metrics.New(metrics.Sources{DB: r.DB, Hub: r.Hub, API: r.API, Index: r.Index,
 		Version: http.Version(cli.BuildVersion())})
 	if p.listener == nil {
-		r.API.ServeMetrics(p.metrics.Handler())
 		return nil
 	}
 	mux := nethttp.NewServeMux()

@@ -1,13 +1,13 @@
-package http
+package documents
 
 import (
-	"net/http"
+	nethttp "net/http"
 
 	"relay/db/relay"
 )
 
-// An operation is what the documents of the API (openapi.go) say of an endpoint, beside
-// its row in the route table. A test holds each to what the endpoint does.
+// An operation is what the documents say of an endpoint, beside its row in the route table.
+// A test holds each to what the endpoint does.
 type operation struct {
 	id         string       // OpenAPI's operationId
 	section    string       // its place on the page "protocol"
@@ -41,11 +41,11 @@ var pageHeaders = []string{"Content-Security-Policy", "Referrer-Policy"}
 
 // byStatus has the further headers of the refusals of a status (refuse).
 var byStatus = map[int][]string{
-	http.StatusUnauthorized:       {"WWW-Authenticate"},
-	http.StatusMethodNotAllowed:   {"Allow"},
-	http.StatusUpgradeRequired:    {"Upgrade", "Connection", "Sec-WebSocket-Version"},
-	http.StatusTooManyRequests:    {"Retry-After"},
-	http.StatusServiceUnavailable: {"Retry-After"},
+	nethttp.StatusUnauthorized:       {"WWW-Authenticate"},
+	nethttp.StatusMethodNotAllowed:   {"Allow"},
+	nethttp.StatusUpgradeRequired:    {"Upgrade", "Connection", "Sec-WebSocket-Version"},
+	nethttp.StatusTooManyRequests:    {"Retry-After"},
+	nethttp.StatusServiceUnavailable: {"Retry-After"},
 }
 
 var (
@@ -62,10 +62,11 @@ var (
 	// refusedWrite are the further refusals of a write that is waited for.
 	refusedWrite = []relay.Code{relay.StoreFailed, relay.DatabaseLocked, relay.DiskFull}
 	// refusedPage are those of a page of messages.
-	refusedPage = []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTime, relay.CursorNotFound, relay.TooManySockets}
+	refusedPage = []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTime, relay.CursorNotFound,
+		relay.TooManySockets}
 
-	pageParameters = []string{"limit", "since", "until", "since_message_id", "before_message_id", "order", "direction", "state",
-		"conversation_id", "peer", "message_type", "priority", "include", "wait"}
+	pageParameters = []string{"limit", "since", "until", "since_message_id", "before_message_id", "order",
+		"direction", "state", "conversation_id", "peer", "message_type", "priority", "include", "wait"}
 )
 
 func also(all []relay.Code, more ...relay.Code) []relay.Code {
@@ -74,7 +75,7 @@ func also(all []relay.Code, more ...relay.Code) []relay.Code {
 
 // onlyOK is the one answer of most operations.
 func onlyOK(about, schema string) []success {
-	return []success{{status: http.StatusOK, about: about, schema: schema}}
+	return []success{{status: nethttp.StatusOK, about: about, schema: schema}}
 }
 
 // operations has what the documents say of each row of the route table, by its method
@@ -83,8 +84,10 @@ var operations = map[string]operation{
 	"GET /api/v1/whoami": {id: "whoami", section: "whoami", answers: onlyOK("The key, and the relay's clock.", "Whoami")},
 
 	"POST /api/v1/messages": {
-		id: "send", writes: true, section: "send", parameters: []string{"Idempotency-Key", "Prefer", "traceparent", "tracestate"}, body: "Letter",
-		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed", "Preference-Applied"}}},
+		id: "send", writes: true, section: "send",
+		parameters: []string{"Idempotency-Key", "Prefer", "traceparent", "tracestate"}, body: "Letter",
+		answers: []success{{status: nethttp.StatusCreated, about: "The message is on disk.", schema: "Sent",
+			headers: []string{"Idempotent-Replayed", "Preference-Applied"}}},
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidTime, relay.InvalidIdempotencyKey,
 			relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
 			relay.IdempotencyKeyReused, relay.MailboxFull, relay.ConversationFull, relay.MessageNotFound, relay.NotAParty,
@@ -104,13 +107,15 @@ var operations = map[string]operation{
 		refusals: []relay.Code{relay.NotAParty, relay.MessageNotFound},
 	},
 	"POST /api/v1/messages/{messageId}/ack": {
-		id: "acknowledge", writes: true, section: "ack", body: "Ack", answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
+		id: "acknowledge", writes: true, section: "ack", body: "Ack",
+		answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidTime, relay.RecipientOnly, relay.MessageNotFound,
 			relay.AlreadyAcknowledged, relay.TooManyAcks, relay.MessageExpired),
 		example: `{"status":"completed","client_ts":"2026-11-22T08:16:00Z"}`,
 	},
 	"POST /api/v1/messages/{messageId}/deliver": {
-		id: "markDelivered", writes: true, section: "mark-delivered", answers: onlyOK("The message is delivered, or was before.", "Delivered"),
+		id: "markDelivered", writes: true, section: "mark-delivered",
+		answers:  onlyOK("The message is delivered, or was before.", "Delivered"),
 		refusals: also(refusedWrite, relay.RecipientOnly, relay.MessageNotFound, relay.MessageExpired),
 	},
 
@@ -121,31 +126,39 @@ var operations = map[string]operation{
 	"GET /api/v1/mecha/{mechaId}/inbox": {
 		id: "inbox", section: "inbox-count", parameters: []string{"If-None-Match"},
 		answers: []success{
-			{status: http.StatusOK, about: "The count.", schema: "Inbox", headers: []string{"ETag"}},
-			{status: http.StatusNotModified, about: "Nothing has changed since the answer with this ETag.", headers: []string{"ETag"}},
+			{status: nethttp.StatusOK, about: "The count.", schema: "Inbox", headers: []string{"ETag"}},
+			{status: nethttp.StatusNotModified, about: "Nothing has changed since the answer with this ETag.",
+				headers: []string{"ETag"}},
 		},
 		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha},
 	},
 	"POST /api/v1/mecha/{mechaId}/claim": {
-		id: "claim", writes: true, section: "claim", body: "Claim", mayBeEmpty: true, answers: onlyOK("The messages, each with a lease. There may be none.", "Claimed"),
-		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidLimit, relay.NotYourMecha, relay.TooManySockets),
-		example:  `{"limit":1,"lease_seconds":60,"worker":"w1"}`,
+		id: "claim", writes: true, section: "claim", body: "Claim", mayBeEmpty: true,
+		answers: onlyOK("The messages, each with a lease. There may be none.", "Claimed"),
+		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidLimit, relay.NotYourMecha,
+			relay.TooManySockets),
+		example: `{"limit":1,"lease_seconds":60,"worker":"w1"}`,
 	},
 	"GET /api/v1/ws/mecha/{mechaId}": {
 		id: "connect", section: "4-websocket", ticket: true,
-		parameters: []string{"since_message_id", "sync_limit", "events", "ticket", "Connection", "Upgrade", "Sec-WebSocket-Version", "Sec-WebSocket-Key", "Origin"},
-		answers: []success{{status: http.StatusSwitchingProtocols, about: "The connection is a WebSocket now; /asyncapi.json describes its frames.",
+		parameters: []string{"since_message_id", "sync_limit", "events", "ticket", "Connection", "Upgrade",
+			"Sec-WebSocket-Version", "Sec-WebSocket-Key", "Origin"},
+		answers: []success{{status: nethttp.StatusSwitchingProtocols,
+			about:   "The connection is a WebSocket now; /asyncapi.json describes its frames.",
 			headers: []string{"Upgrade", "Connection", "Sec-WebSocket-Accept"}}},
-		refusals: []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTicket, relay.NotYourMecha, relay.OriginNotAllowed, relay.CursorNotFound,
-			relay.UpgradeRequired, relay.TooManySockets, relay.StoreFailed}, // the last in a cluster: its log takes the nonce
+		refusals: []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTicket, relay.NotYourMecha,
+			// the last in a cluster: its log takes the nonce
+			relay.OriginNotAllowed, relay.CursorNotFound, relay.UpgradeRequired, relay.TooManySockets, relay.StoreFailed},
 	},
 	"POST /api/v1/mecha/{mechaId}/ticket": {
 		id: "ticket", section: "tickets",
-		answers:  []success{{status: http.StatusCreated, about: "The ticket. It opens one WebSocket of this Mecha, within 30 seconds.", schema: "Ticket"}},
+		answers: []success{{status: nethttp.StatusCreated,
+			about: "The ticket. It opens one WebSocket of this Mecha, within 30 seconds.", schema: "Ticket"}},
 		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha, relay.StoreFailed}, // as for connect
 	},
 	"GET /api/v1/conversations/{conversationId}/messages": {
-		id: "conversation", section: "conversation", parameters: pageParameters, answers: onlyOK("A page of records.", "Page"),
+		id: "conversation", section: "conversation", parameters: pageParameters,
+		answers:  onlyOK("A page of records.", "Page"),
 		refusals: also(refusedPage, relay.NotAParticipant, relay.ConversationNotFound),
 	},
 
@@ -154,15 +167,18 @@ var operations = map[string]operation{
 		refusals: []relay.Code{relay.InvalidAddress, relay.MechaNotFound},
 	},
 	"PUT /api/v1/mecha/{mechaId}/profile": {
-		id: "putProfile", writes: true, section: "profile", body: "Profile", answers: onlyOK("The new profile is on disk.", "ShownProfile"),
+		id: "putProfile", writes: true, section: "profile", body: "Profile",
+		answers:  onlyOK("The new profile is on disk.", "ShownProfile"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.NotYourMecha, relay.MechaNotFound),
 		example:  `{"description":"books flights","tags":["travel/flights"]}`,
 	},
 	"POST /api/v1/search": {
 		id: "search", section: "search", parameters: []string{"Prefer"}, body: "Search",
 		answers: []success{
-			{status: http.StatusOK, about: "With Prefer: wait=1, the result.", schema: "SearchResult", headers: []string{"Location", "Preference-Applied"}},
-			{status: http.StatusAccepted, about: "The result can be fetched.", schema: "SearchAccepted", headers: []string{"Location"}},
+			{status: nethttp.StatusOK, about: "With Prefer: wait=1, the result.", schema: "SearchResult",
+				headers: []string{"Location", "Preference-Applied"}},
+			{status: nethttp.StatusAccepted, about: "The result can be fetched.", schema: "SearchAccepted",
+				headers: []string{"Location"}},
 		},
 		refusals: []relay.Code{relay.InvalidJSON, relay.InvalidLimit, relay.InvalidTime},
 		example:  `{"query":"book a flight"}`,
@@ -179,24 +195,29 @@ var operations = map[string]operation{
 	},
 	"GET /metrics": {
 		id: "metrics", section: "9-around-the-api",
-		answers:  []success{{status: http.StatusOK, about: "Measurements, for programs on the relay's own machine.", media: []string{"text/plain", "application/vnd.google.protobuf"}}},
+		answers: []success{{status: nethttp.StatusOK, about: "Measurements, for programs on the relay's own machine.",
+			media: []string{"text/plain", "application/vnd.google.protobuf"}}},
 		refusals: []relay.Code{relay.NotFound},
 	},
-	"GET /version":       {id: "version", section: "9-around-the-api", answers: onlyOK("The version.", "Version")},
-	"GET /openapi.json":  {id: "openapi", section: "9-around-the-api", answers: onlyOK("This document.", "Object")},
-	"GET /asyncapi.json": {id: "asyncapi", section: "9-around-the-api", answers: onlyOK("The frames of the WebSocket.", "Object")},
+	"GET /version":      {id: "version", section: "9-around-the-api", answers: onlyOK("The version.", "Version")},
+	"GET /openapi.json": {id: "openapi", section: "9-around-the-api", answers: onlyOK("This document.", "Object")},
+	"GET /asyncapi.json": {id: "asyncapi", section: "9-around-the-api",
+		answers: onlyOK("The frames of the WebSocket.", "Object")},
 	"GET /": {
 		id: "root", section: "9-around-the-api",
-		answers: []success{{status: http.StatusFound, about: "On to /docs.", media: []string{"text/html"}, headers: []string{"Location"}}},
+		answers: []success{{status: nethttp.StatusFound, about: "On to /docs.", media: []string{"text/html"},
+			headers: []string{"Location"}}},
 	},
 	"GET /docs": {
 		id: "docs", section: "9-around-the-api",
-		answers: []success{{status: http.StatusOK, about: "The list of the pages.", media: []string{"text/html"}, headers: pageHeaders}},
+		answers: []success{{status: nethttp.StatusOK, about: "The list of the pages.", media: []string{"text/html"},
+			headers: pageHeaders}},
 	},
 	"GET /docs/{page}": {
 		id: "docsPage", section: "9-around-the-api",
 		answers: []success{
-			{status: http.StatusOK, about: "The page, or the picture.", media: []string{"text/html", "text/markdown", "image/png"}, headers: pageHeaders},
+			{status: nethttp.StatusOK, about: "The page, or the picture.",
+				media: []string{"text/html", "text/markdown", "image/png"}, headers: pageHeaders},
 		},
 		refusals: []relay.Code{relay.NotFound},
 	},

@@ -1,4 +1,4 @@
-package http_test
+package documents_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"relay/http"
+	"relay/http/documents"
 )
 
 // The document of the WebSocket is an AsyncAPI document, by AsyncAPI's own schema.
@@ -38,7 +39,7 @@ func TestTheDocumentOfTheSocketIsAsyncAPI(t *testing.T) {
 		}
 		return meta.Validate(doc)
 	}
-	text = http.AsyncAPI("test")
+	text = documents.AsyncAPI("test")
 	if err := valid(text); err != nil {
 		t.Errorf("%#v", err)
 	}
@@ -51,7 +52,7 @@ func TestTheDocumentOfTheSocketIsAsyncAPI(t *testing.T) {
 
 // Every reference of the document leads somewhere.
 func TestTheReferencesOfTheDocumentsLeadSomewhere(t *testing.T) {
-	for name, text := range map[string][]byte{"OpenAPI": http.OpenAPI("test"), "AsyncAPI": http.AsyncAPI("test")} {
+	for name, text := range map[string][]byte{"OpenAPI": documents.OpenAPI(http.Routes(), "test"), "AsyncAPI": documents.AsyncAPI("test")} {
 		var doc any
 		if err := json.Unmarshal(text, &doc); err != nil {
 			t.Fatal(err)

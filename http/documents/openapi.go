@@ -1,4 +1,4 @@
-package http
+package documents
 
 import (
 	"bytes"
@@ -6,42 +6,43 @@ import (
 	_ "embed"
 	"encoding/json"
 	"maps"
-	"net/http"
+	nethttp "net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"relay/db/relay"
+	"relay/http"
 )
-
-// This file and asyncapi.go make the documents of the API from the route table, the list
-// of the error codes, operations, and components.json, which has the schemas.
 
 // object is a JSON object of a document.
 type object = map[string]any
 
-// OpenAPI gives the description of the HTTP API, an OpenAPI 3.1 document in JSON, for a
-// relay of the given version ("": unknown).
-func OpenAPI(version string) []byte {
+// OpenAPI returns the description of the HTTP API, an OpenAPI 3.1 document in JSON, for a
+// relay with these routes and of the given version ("": unknown).
+func OpenAPI(routes []http.Route, version string) []byte {
 	c := readComponents()
 	responses := object{
 		"NotFound": object{"description": about(relay.NotFound) + " A client whose Accept names text/html gets a page.",
 			"headers": headers(slices.Concat(everyAnswer, toPages), optional(c, pageHeaders)),
-			"content": object{"application/problem+json": object{"schema": problemSchema(relay.NotFound)}, "text/html": object{}}},
-		"MethodNotAllowed": refusal(http.StatusMethodNotAllowed, []relay.Code{relay.MethodNotAllowed}),
-		"PreflightRefused": refusal(http.StatusForbidden, []relay.Code{relay.OriginNotAllowed}),
-		"Preflight": object{"description": "What a page may do.", "content": object{"application/json": object{"schema": reference("schemas", "Object")}},
-			"headers": headers(slices.Concat(everyAnswer, toPages, []string{"Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Max-Age"}), nil)},
+			"content": object{"application/problem+json": object{"schema": problemSchema(relay.NotFound)},
+				"text/html": object{}}},
+		"MethodNotAllowed": refusal(nethttp.StatusMethodNotAllowed, []relay.Code{relay.MethodNotAllowed}),
+		"PreflightRefused": refusal(nethttp.StatusForbidden, []relay.Code{relay.OriginNotAllowed}),
+		"Preflight": object{"description": "What a page may do.",
+			"content": object{"application/json": object{"schema": reference("schemas", "Object")}},
+			"headers": headers(slices.Concat(everyAnswer, toPages,
+				[]string{"Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Max-Age"}), nil)},
 	}
 	paths := object{}
-	for _, row := range (*Server)(nil).routes() {
-		item, known := paths[row.path].(object)
+	for _, row := range routes {
+		item, known := paths[row.Path].(object)
 		if !known {
 			item = object{}
-			paths[row.path] = item
+			paths[row.Path] = item
 		}
-		item[strings.ToLower(row.method)] = describe(row, operations[row.method+" "+row.path], responses)
+		item[strings.ToLower(row.Method)] = describe(row, operations[row.Method+" "+row.Path], responses)
 	}
 	return document(openAPI{
 		OpenAPI: "3.1.1",
@@ -50,7 +51,8 @@ func OpenAPI(version string) []byte {
 		Paths:   paths,
 		Components: object{
 			"schemas": c.Schemas, "parameters": c.Parameters, "headers": c.Headers, "responses": responses,
-			"securitySchemes": object{"key": object{"type": "apiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText},
+			"securitySchemes": object{"key": object{"type": "apiKey", "in": "header", "name": "X-Mecha-Key",
+				"description": securityText},
 				"ticket": object{"type": "apiKey", "in": "query", "name": "ticket", "description": ticketText}},
 		},
 	})
@@ -66,32 +68,38 @@ type openAPI struct {
 }
 
 const (
-	openAPIText = "What this relay serves over HTTP. /docs has the same in words, /asyncapi.json the frames of the WebSocket.\n\n" +
-		"Every GET but that of the WebSocket answers HEAD too, without the body. A path that is not here is 404, a known one with another method is 405: " +
-		"NotFound and MethodNotAllowed under components. The preflight of a page in a browser (CORS) under /api has the answers Preflight and PreflightRefused there. What is not HTTP, or has too long headers, is 400, 417, 431, 501 or 505 in plain text, without the headers of the other answers.\n\n" +
-		"Ignore fields and headers that you do not know: a later version may add some. A query parameter with an empty value counts as absent, and one that is not known is ignored."
+	openAPIText = "What this relay serves over HTTP. /docs has the same in words, /asyncapi.json the frames of the " +
+		"WebSocket.\n\n" +
+		"Every GET but that of the WebSocket answers HEAD too, without the body. A path that is not here is 404, a known " +
+		"one with another method is 405: NotFound and MethodNotAllowed under components. The preflight of a page in a " +
+		"browser (CORS) under /api has the answers Preflight and PreflightRefused there. What is not HTTP, or has too long " +
+		"headers, is 400, 417, 431, 501 or 505 in plain text, without the headers of the other answers.\n\n" +
+		"Ignore fields and headers that you do not know: a later version may add some. " +
+		"A query parameter with an empty value counts as absent, and one that is not known is ignored."
 	ticketText   = "A ticket, for a page in a browser, which cannot set headers on a handshake: /docs/sockets."
-	securityText = "The key. Every request with one also carries X-Request-Timestamp and X-Nonce, and X-Signature where it is required: /docs/signing."
+	securityText = "The key. Every request with one also carries X-Request-Timestamp and X-Nonce, " +
+		"and X-Signature where it is required: /docs/signing."
 )
 
 // information is the part of either document that says what it describes.
 func information(title, text, version string) object {
-	return object{"title": title, "version": cmp.Or(version, "unknown"), "description": text, "license": object{"name": "MIT"}}
+	return object{"title": title, "version": cmp.Or(version, "unknown"), "description": text,
+		"license": object{"name": "MIT"}}
 }
 
 // describe gives the operation of a row. A path with %2F in a parameter is not found.
-func describe(row route, o operation, responses object) object {
+func describe(row http.Route, o operation, responses object) object {
 	parameters, refusals := slices.Clone(o.parameters), slices.Clone(o.refusals)
-	for part := range strings.SplitSeq(row.path, "/") {
+	for part := range strings.SplitSeq(row.Path, "/") {
 		if name := strings.Trim(part, "{}"); name != part {
 			parameters, refusals = append(parameters, name), append(refusals, relay.NotFound)
 		}
 	}
 	made := object{
-		"operationId": o.id, "summary": sentence(row.doc), "description": "For: " + string(row.who) + ".",
+		"operationId": o.id, "summary": sentence(row.Doc), "description": "For: " + string(row.Who) + ".",
 		"externalDocs": object{"url": "/docs/protocol#" + o.section},
 	}
-	if row.who != anyone {
+	if row.Who != http.Anyone {
 		made["security"] = []object{{"key": []string{}}}
 		refusals = append(refusals, refusedWithKey...)
 	}
@@ -103,7 +111,7 @@ func describe(row route, o operation, responses object) object {
 	case o.ticket:
 		made["security"] = append(made["security"].([]object), object{"ticket": []string{}})
 		all = append(all, withoutTicket(readComponents())...)
-	case row.who != anyone:
+	case row.Who != http.Anyone:
 		for _, name := range withKey {
 			all = append(all, reference("parameters", name))
 		}
@@ -133,14 +141,14 @@ func withoutTicket(c *components) (all []object) {
 
 // answersOf gives the responses of a row by their status. Those that several operations
 // have alike go into shared, once.
-func answersOf(row route, o operation, refusals []relay.Code, shared object) object {
+func answersOf(row http.Route, o operation, refusals []relay.Code, shared object) object {
 	all := object{}
 	for _, a := range o.answers {
 		names := everyAnswer
-		if row.who != anyone {
+		if row.Who != http.Anyone {
 			names = slices.Concat(everyAnswer, toPages)
 		}
-		if a.status == http.StatusSwitchingProtocols {
+		if a.status == nethttp.StatusSwitchingProtocols {
 			names = nil
 		}
 		made := object{"description": a.about, "headers": headers(append(slices.Clone(names), a.headers...), nil)}
@@ -159,9 +167,9 @@ func answersOf(row route, o operation, refusals []relay.Code, shared object) obj
 	for status, codes := range byStatusOf(refusals) {
 		key := strconv.Itoa(status)
 		switch common := byStatusOf(refusedWithKey)[status]; {
-		case row.who == anyone && status == http.StatusNotFound:
+		case row.Who == http.Anyone && status == nethttp.StatusNotFound:
 			all[key] = reference("responses", "NotFound")
-		case row.who != anyone && slices.Equal(codes, common):
+		case row.Who != http.Anyone && slices.Equal(codes, common):
 			name := "Status" + key
 			shared[name] = refusal(status, codes)
 			all[key] = reference("responses", name)
@@ -180,9 +188,9 @@ func byStatusOf(codes []relay.Code) map[int][]relay.Code {
 		if !slices.Contains(codes, c.Code) {
 			continue
 		}
-		all[Status(c.Code)] = append(all[Status(c.Code)], c.Code)
+		all[http.Status(c.Code)] = append(all[http.Status(c.Code)], c.Code)
 		if c.Code == relay.TooManySockets {
-			all[http.StatusServiceUnavailable] = append(all[http.StatusServiceUnavailable], c.Code)
+			all[nethttp.StatusServiceUnavailable] = append(all[nethttp.StatusServiceUnavailable], c.Code)
 		}
 	}
 	return all
@@ -209,10 +217,12 @@ func refusal(status int, codes []relay.Code) object {
 func problemSchema(codes ...relay.Code) object {
 	properties := object{"code": object{"enum": codes}}
 	if slices.Contains(codes, relay.RecipientNotFound) {
-		properties["did_you_mean"] = object{"type": "array", "maxItems": 3, "items": reference("schemas", "Address"), "description": "Registered addresses that are similar, with recipient_not_found."}
+		properties["did_you_mean"] = object{"type": "array", "maxItems": 3, "items": reference("schemas", "Address"),
+			"description": "Registered addresses that are similar, with recipient_not_found."}
 	}
 	if slices.Contains(codes, relay.TimestampOutOfRange) {
-		properties["server_time"] = object{"type": "string", "format": "date-time", "description": "What the relay's clock says, with timestamp_out_of_range."}
+		properties["server_time"] = object{"type": "string", "format": "date-time",
+			"description": "What the relay's clock says, with timestamp_out_of_range."}
 	}
 	return object{"allOf": []object{reference("schemas", "Problem")}, "properties": properties}
 }
@@ -282,27 +292,4 @@ func document(v any) []byte {
 		panic(err) // there are strings, numbers, lists and objects in it
 	}
 	return b.Bytes()
-}
-
-// openAPI answers GET /openapi.json.
-func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	writeDocument(w, s.documents().openAPI)
-}
-
-// asyncAPI answers GET /asyncapi.json.
-func (s *Server) asyncAPI(w http.ResponseWriter, _ *http.Request) {
-	writeDocument(w, s.documents().asyncAPI)
-}
-
-func writeDocument(w http.ResponseWriter, text []byte) {
-	w.Header()["Content-Type"] = jsonContentType
-	w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
-	w.Write(text) // an error means that the client has gone
-}
-
-// documents are those of one server, made when the first is asked for.
-type documents struct{ openAPI, asyncAPI []byte }
-
-func makeDocuments(version string) func() documents {
-	return func() documents { return documents{OpenAPI(version), AsyncAPI(version)} }
 }

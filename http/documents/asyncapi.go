@@ -1,4 +1,4 @@
-package http
+package documents
 
 import (
 	"maps"
@@ -33,9 +33,10 @@ func AsyncAPI(version string) []byte {
 		},
 		DefaultContentType: "application/json",
 		Channels: object{"socket": object{
-			"address":       socketPath,
-			"description":   "One socket of a Mecha. A refusal of the handshake is an ordinary HTTP answer: /openapi.json.",
-			"parameters":    object{"mechaId": object{"description": "The Mecha's own address; ^ may be written %5E.", "examples": []string{"alice^demo"}}},
+			"address":     socketPath,
+			"description": "One socket of a Mecha. A refusal of the handshake is an ordinary HTTP answer: /openapi.json.",
+			"parameters": object{"mechaId": object{"description": "The Mecha's own address; ^ may be written %5E.",
+				"examples": []string{"alice^demo"}}},
 			"messages":      inChannel,
 			"bindings":      object{"ws": binding},
 			"x-close-codes": codes,
@@ -46,7 +47,8 @@ func AsyncAPI(version string) []byte {
 			"send":        answered(inSocket("receive", "A client sends a message.", "send"), "sent", "error"),
 		},
 		Components: object{"messages": messages, "schemas": usedIn(c.Schemas, messages, binding),
-			"securitySchemes": object{"key": object{"type": "httpApiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText},
+			"securitySchemes": object{"key": object{"type": "httpApiKey", "in": "header", "name": "X-Mecha-Key",
+				"description": securityText},
 				"ticket": object{"type": "httpApiKey", "in": "query", "name": "ticket", "description": ticketText}}},
 	})
 }
@@ -64,18 +66,22 @@ type asyncAPI struct {
 	Components         object `json:"components"`
 }
 
-const asyncAPIText = "The frames of the relay's WebSocket, one JSON object each. /docs/sockets shows how to use it, /docs/protocol#4-websocket has the rules.\n\n" +
-	"The relay sends text frames, and reads a binary frame like a text frame. Ignore a type and fields that you do not know: a later version may add some."
+const asyncAPIText = "The frames of the relay's WebSocket, one JSON object each. /docs/sockets shows how to use it, " +
+	"/docs/protocol#4-websocket has the rules.\n\n" +
+	"The relay sends text frames, and reads a binary frame like a text frame. " +
+	"Ignore a type and fields that you do not know: a later version may add some."
 
 // frames are the kinds of frames, of either side.
 var frames = []struct{ kind, schema, about string }{
 	{"message", "MessageFrame", "A message for this Mecha."},
 	{"ack", "AckFrame", "The client acknowledges a message, as over HTTP."},
 	{"ack_ok", "AckOkFrame", "An ack is on disk. Only with events=acks."},
-	{"send", "SendFrame", "The client sends a message, as over HTTP. It may have as many bytes as a request's body, other frames 64 KiB."},
+	{"send", "SendFrame",
+		"The client sends a message, as over HTTP. It may have as many bytes as a request's body, other frames 64 KiB."},
 	{"sent", "SentFrame", "A message is on disk. Answers may come in another order than the frames."},
 	{"error", "ErrorFrame", "A frame was not understood, or an ack or a message refused. The connection stays."},
-	{"receipt", "ReceiptFrame", "A message that this Mecha sent was delivered, acknowledged or has expired. Only with events=receipts."},
+	{"receipt", "ReceiptFrame",
+		"A message that this Mecha sent was delivered, acknowledged or has expired. Only with events=receipts."},
 	{"sync", "SyncFrame", "Catching up begins, or is done. Only with events=sync."},
 }
 
@@ -83,11 +89,11 @@ var frames = []struct{ kind, schema, about string }{
 var frameRefusals = also(refusedWrite, relay.InvalidFrame, relay.InvalidJSON, relay.InvalidRequest, relay.InvalidTime,
 	relay.KeyRevoked, relay.KeyExpired, relay.RecipientOnly, relay.MessageNotFound,
 	relay.AlreadyAcknowledged, relay.TooManyAcks, relay.MessageExpired,
-	relay.MissingHeader, relay.MalformedHeader, relay.TimestampOutOfRange, relay.SignatureRequired, relay.InvalidSignature, relay.NonceReused,
-	relay.InvalidAddress, relay.InvalidIdempotencyKey, relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
-	relay.IdempotencyKeyReused, relay.MailboxFull, relay.PayloadTooLarge,
-	relay.NotAParty, relay.ConversationFull, relay.NotAccepted, relay.BroadcastNotAllowed, relay.TooManyRecipients,
-	relay.RateLimited, relay.Internal, relay.Overloaded, relay.ShuttingDown)
+	relay.MissingHeader, relay.MalformedHeader, relay.TimestampOutOfRange, relay.SignatureRequired, relay.InvalidSignature,
+	relay.NonceReused, relay.InvalidAddress, relay.InvalidIdempotencyKey, relay.SenderMismatch, relay.NotAParticipant,
+	relay.RecipientNotFound, relay.ConversationNotFound, relay.IdempotencyKeyReused, relay.MailboxFull,
+	relay.PayloadTooLarge, relay.NotAParty, relay.ConversationFull, relay.NotAccepted, relay.BroadcastNotAllowed,
+	relay.TooManyRecipients, relay.RateLimited, relay.Internal, relay.Overloaded, relay.ShuttingDown)
 
 // closeCodes are the codes of the relay's close frames (PROTOCOL §4, Keeping alive).
 var closeCodes = []struct {
@@ -100,12 +106,14 @@ var closeCodes = []struct {
 	{1007, "A text, or the reason in a close frame, was no UTF-8."},
 	{1008, "The key was revoked or has expired; the reason is key_revoked or key_expired."},
 	{1009, "A message was longer than --max-body, or longer than 64 KiB and no send frame."},
-	{1013, "The relay failed to read its database, or this node of a cluster does not hear the others (not_current). Connect again after a pause, or to another node."},
+	{1013, "The relay failed to read its database, or this node of a cluster does not hear the others (not_current). " +
+		"Connect again after a pause, or to another node."},
 }
 
 // inSocket gives an operation of the relay on its socket.
 func inSocket(action, about string, kinds ...string) object {
-	return object{"action": action, "summary": about, "channel": object{"$ref": "#/channels/socket"}, "messages": inMessages(kinds)}
+	return object{"action": action, "summary": about, "channel": object{"$ref": "#/channels/socket"},
+		"messages": inMessages(kinds)}
 }
 
 // answered adds the frames that may answer those of an operation.

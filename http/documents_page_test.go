@@ -10,15 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"relay/http"
 	"relay/http/docs"
 )
 
 const apiPageHead = `# The API, call by call
 
-Every request as ` + "`relay curl`, as `curl`" + ` and in Python. Programs read ` + "`/openapi.json`" + `
-(OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + ` (AsyncAPI 3.0); ` + "`relay openapi`" + `
-and ` + "`relay asyncapi`" + ` print them.
+Every request as ` + "`relay curl`, as `curl`" + ` and in Python.
+<!-- documents -->
+Programs read ` + "`/openapi.json`" + ` (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + `
+(AsyncAPI 3.0); ` + "`relay openapi`" + ` and ` + "`relay asyncapi`" + ` print them.
+<!-- /documents -->
 
 ## Setting up
 
@@ -84,7 +85,7 @@ func TestTheAPIPage(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(http.OpenAPI("test"), &doc); err != nil {
+	if err := json.Unmarshal(openAPI(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	page := apiPageHead + "\n## With a key\n\nAny request with a key can also be refused for its headers, size or rate: see the\n" +
@@ -95,7 +96,8 @@ func TestTheAPIPage(t *testing.T) {
 		body := o.RequestBody.Content["application/json"]
 		ofShell, ofPython := exampleOf(row[1], row[2], compact(t, body.Example), o.Security != nil)
 		if o.Security == nil {
-			list += fmt.Sprintf("- `%s %s`: %s%s\n", row[1], row[2], o.Summary, strings.Replace(listed("Refusals", o.codes()), "\n", " ", 1))
+			list += fmt.Sprintf("- `%s %s`: %s%s%s\n", row[1], row[2], o.Summary,
+				strings.Replace(listed("Refusals", o.codes()), "\n", " ", 1), markOf[row[2]])
 			shell, python = shell+ofShell, python+ofPython
 			continue
 		}
@@ -137,6 +139,10 @@ func TestTheAPIPage(t *testing.T) {
 		t.Logf("the page has %d bytes, as sent", size)
 	}
 }
+
+// markOf has the marks of what rings add.
+var markOf = map[string]string{"/metrics": " <!-- metrics -->", "/openapi.json": " <!-- documents -->",
+	"/asyncapi.json": " <!-- documents -->"}
 
 func listed(what string, names []string) string {
 	if len(names) == 0 {

@@ -2,9 +2,25 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"relay/http/apitest"
 )
+
+// What a test of this package holds against the documents, it holds against those of the program.
+func init() {
+	apitest.Describe(func() (open, async []byte) { return mustPrint("openapi"), mustPrint("asyncapi") })
+}
+
+func mustPrint(name string) []byte {
+	text, err := exec.Command(binary, name).Output()
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
 
 // The commands print the documents that a server of this program gives.
 func TestTheDocumentsCanBePrinted(t *testing.T) {
