@@ -37,6 +37,11 @@ func TestTheMarksOfRings(t *testing.T) {
 	}
 	marks := 0
 	for _, file := range markdownFiles(t) {
+		for _, m := range regexp.MustCompile(`(?m)^<!-- ([a-z0-9]+): (.+) -->$`).FindAllStringSubmatch(raw(t, file), -1) {
+			if marks++; ringFolders[m[1]] == "" || !strings.Contains(raw(t, file), "\n"+m[2]) {
+				t.Errorf("%s: there is no ring %s, or no line begins with %q", file, m[1], m[2])
+			}
+		}
 		open := ""
 		for line := range strings.Lines(raw(t, file)) {
 			m := regexp.MustCompile(`^(.*)<!-- (/?)([a-z0-9]+) -->$`).FindStringSubmatch(strings.TrimSuffix(line, "\n"))

@@ -219,7 +219,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 			key := strings.Join(args, " ")
 			if help[key] == "" {
 				out, err := exec.Command(os.Args[0], append(args, "--help")...).Output()
-				if err != nil {
+				if err != nil || !strings.Contains(string(out), "\n  relay "+args[0]) {
 					t.Errorf("%s: %q: there is no such command", file, line)
 				}
 				help[key] = string(out)
@@ -273,11 +273,8 @@ func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 	asRelay(t)
 	t.Setenv("RELAY_KEY", dev(t)["alice^demo"])
 	call := func(path, body string) (answer map[string]any) {
-		out, err := exec.Command(os.Args[0], "curl", "POST", path, body, "-H", "Prefer: wait=1").Output()
-		if err == nil {
-			err = json.Unmarshal(out, &answer)
-		}
-		if err != nil {
+		out := call(t, os.Getenv("RELAY_KEY"), "POST", path, body, "Prefer", "wait=1")
+		if err := json.Unmarshal([]byte(out), &answer); err != nil {
 			t.Fatal(err)
 		}
 		return answer
@@ -320,16 +317,7 @@ func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 func TestTheAnswersOfTheProtocolPageAreReal(t *testing.T) {
 	printed := dev(t)
 	call := func(key, method, path, body string, headers ...string) string {
-		args := []string{"curl", method, path}
-		if body != "" {
-			args = append(args, body)
-		}
-		for _, h := range headers {
-			args = append(args, "-H", h)
-		}
-		t.Setenv("RELAY_KEY", printed[key])
-		out, _ := exec.Command(os.Args[0], args...).Output() // a refusal is an answer too
-		return string(out)
+		return call(t, printed[key], method, path, body, headers...)
 	}
 	const alice, bob, profile = "alice^demo", "bob^demo", "/api/v1/mecha/bob^demo/profile"
 	const question = `{"query":"book a flight","facets":["crew"],"highlight":true}`
@@ -354,7 +342,7 @@ func TestTheAnswersOfTheProtocolPageAreReal(t *testing.T) {
 	answers["### Ack"] = call(bob, "POST", message+"/ack", `{"status":"completed","client_ts":"2026-11-22T08:00:00Z","detail":"d"}`)
 	answers["### Get Message"] = call(bob, "GET", message, "")
 	found := func() bool { // a profile is found within a second
-		answers["### Search result"] = call(alice, "POST", "/api/v1/search", question, "Prefer: wait=1")
+		answers["### Search result"] = call(alice, "POST", "/api/v1/search", question, "Prefer", "wait=1")
 		return strings.Contains(answers["### Search result"], `"mecha_id":"bob^demo"`)
 	}
 	for end := time.Now().Add(time.Minute); !found(); time.Sleep(10 * time.Millisecond) {

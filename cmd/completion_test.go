@@ -42,6 +42,18 @@ func completions(out string) (values []string) {
 	return values
 }
 
+// wantCompleted expects values from the database of the server, and none without one.
+func (s *server) wantCompleted(words string, want []string) {
+	s.t.Helper()
+	list := strings.Split(words, " ")
+	if got := completedOf(s.t, s.db, list...); !slices.Equal(got, want) {
+		s.t.Errorf("relay %s⇥: %q, want %q", words, got, want)
+	}
+	if got := completedOf(s.t, tempDB(s.t), list...); len(got) > 0 && !strings.Contains(words, "--state") && !strings.HasPrefix(words, "errors") {
+		s.t.Errorf("relay %s⇥ without a database: %q", words, got)
+	}
+}
+
 // Addresses, key ids, message and conversation ids come from the database.
 func TestCompletion(t *testing.T) {
 	notShort(t)
@@ -64,20 +76,11 @@ func TestCompletion(t *testing.T) {
 		"message conversation ":          {m.ConversationID},
 		"message list --mecha b":         {"bob^x"},
 		"message list --state ":          {"pending", "queued", "delivered", "acknowledged", "expired", "dead", "overdue"},
-		"send bob^x {} --in-reply-to ":   {m.MessageID},
-		"reply ":                         {m.MessageID},
-		"ask b":                          {"bob^x"},
 		"message list --before ":         {m.MessageID},
 		"message list --conversation ":   {m.ConversationID},
 		"errors mailb":                   {"mailbox_full"},
 	} {
-		list := strings.Split(words, " ")
-		if got := completedOf(t, s.db, list...); !slices.Equal(got, want) {
-			t.Errorf("relay %s⇥: %q, want %q", words, got, want)
-		}
-		if got := completedOf(t, tempDB(t), list...); len(got) > 0 && !strings.Contains(words, "--state") && !strings.HasPrefix(words, "errors") {
-			t.Errorf("relay %s⇥ without a database: %q", words, got)
-		}
+		s.wantCompleted(words, want)
 	}
 	for where, want := range map[string][]string{dir: {"alice^x", "bob^x"}, t.TempDir(): nil} {
 		if got := completed(t, where, "mecha", "show", ""); !slices.Equal(got, want) {

@@ -12,24 +12,22 @@ import (
 	"time"
 )
 
-func TestSendToACrew(t *testing.T) {
+func TestAMessageToACrew(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	carol := issue(t, p.db, "carol^talk")[0]
-	r := does(t, p.asAlice, "send", "*^talk", `{"n":1}`).wantCode(t, 0)
-	ids := strings.Fields(r.out)
-	if len(ids) != 2 || r.err != "" {
-		t.Fatalf("%q, %q", r.out, r.err)
+	ids := parse[struct {
+		MessageIDs []string `json:"message_ids"`
+	}](t, p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"*^talk","payload":{"n":1}}`).want(t, 201)).MessageIDs
+	if len(ids) != 2 {
+		t.Fatal(ids)
 	}
 	for i, a := range []agent{p.bob, carol} {
 		if h := p.history(a, ""); len(h) != 1 || h[0].MessageID != ids[i] {
 			t.Errorf("%s has %+v, want %s", a.Address, h, ids[i])
 		}
 	}
-	does(t, p.asAlice, "send", "*^talk", `{}`, "--wait-ack", "1s").wantCode(t, 2, "one recipient")
-	does(t, p.asAlice, "send", "*^talk", `{}`, "--wait-reply", "1s").wantCode(t, 2, "one recipient")
-	does(t, p.asAlice, "send", "*^", `{}`).wantCode(t, 2, "address")
-	does(t, p.asAlice, "send", "*^other", `{}`).wantCode(t, 1, "broadcast_not_allowed")
+	p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"*^other","payload":{}}`).wantProblem(t, 403, "broadcast_not_allowed")
 
 	// A Mecha of no crew that it writes to needs a key for that, which the audit log tells.
 	herald := issue(t, p.db, "herald^office", "--broadcast")[0]

@@ -66,3 +66,5 @@ func TestADemoThatNobodyReadsLeavesNothingBehind(t *testing.T) {
 		wantFiles(t, dir)
 	}
 }
+
+func TestWrongUsageOfTheDemo(t *testing.T) { wantWrongUsage(t, "demo now", "relay demo") }

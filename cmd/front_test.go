@@ -1,12 +1,16 @@
 package cmd_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // front is the network before a relay: an address that stays while the relay
@@ -140,4 +144,80 @@ func (r fullRecord) status() string {
 		return ""
 	}
 	return r.Ack.Status
+}
+
+// lifeOf is what the API tells of a message's life.
+type lifeOf struct {
+	Steps []struct {
+		At, What, Status, Detail, Worker, Until string
+	}
+	Verdict struct{ Code, Text string }
+}
+
+func (s *server) trace(a agent, id string) lifeOf {
+	s.t.Helper()
+	return parse[lifeOf](s.t, s.ask(a, "GET", "/api/v1/messages/"+id+"/trace", "").want(s.t, http.StatusOK))
+}
+
+// steps are the kinds of a trace's steps, with the words of acknowledgements.
+func (tr lifeOf) steps() string {
+	var all []string
+	for _, s := range tr.Steps {
+		all = append(all, strings.TrimSpace(s.What+" "+s.Status))
+	}
+	return strings.Join(all, ", ")
+}
+
+// leaseEnd reads by SQLite alone when the only lease ends.
+func leaseEnd(t *testing.T, db string) time.Time {
+	t.Helper()
+	d := byHand(t, db)
+	defer d.Close()
+	var ms int64
+	if err := d.QueryRow("SELECT until FROM attempt WHERE key IS NOT NULL").Scan(&ms); err != nil {
+		t.Fatal(err)
+	}
+	return time.UnixMilli(ms)
+}
+
+// stop ends a listener as Ctrl-C does.
+func (s *server) stop() *server {
+	s.t.Helper()
+	if code := s.signal(os.Interrupt); code != 0 {
+		s.t.Errorf("exit %d: %s", code, s.stderr)
+	}
+	return s
+}
+
+// messages reads what listen printed.
+func (s *server) messages() (all []fullRecord) {
+	s.t.Helper()
+	for line := range strings.Lines(s.stdout.String()) {
+		if strings.HasSuffix(line, "\n") { // else it was killed there
+			all = append(all, parse[fullRecord](s.t, []byte(line)))
+		}
+	}
+	return all
+}
+
+// awaitStatus waits until a message is acknowledged.
+func (p *pair) awaitStatus(id, status string) fullRecord {
+	p.t.Helper()
+	eventually(p.t, patience, id+" is acknowledged as "+status, func() bool { return p.record(p.bob, id).status() == status })
+	return p.record(p.bob, id)
+}
+
+// ackAs acknowledges over the API.
+func (s *server) ackAs(a agent, id, status, detail string) {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"status":%q,"client_ts":"2026-01-01T00:00:00Z","detail":%q}`, status, detail)
+	s.ask(a, "POST", "/api/v1/messages/"+id+"/ack", body).want(s.t, 200)
+}
+
+// listen starts relay listen as bob, and returns when it is connected.
+func (p *pair) listen(args ...string) *server {
+	p.t.Helper()
+	s := launch(p.t, exec.Command(binary, append([]string{"listen"}, args...)...), p.bobEnv(p.url))
+	s.await(s.stderr, `listening as bob\^talk`)
+	return s
 }

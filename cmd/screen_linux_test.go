@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -120,7 +119,7 @@ func newCast(t *testing.T) *cast {
 	ack := `{"status":"failed","client_ts":"2026-01-01T00:00:00Z","detail":` + inJSON(hostile) + `}`
 	c.ask(bob, "POST", "/api/v1/messages/"+acked.MessageID+"/ack", ack).want(t, http.StatusOK)
 	eventually(t, patience, "the profile is found", func() bool {
-		return strings.Contains(run(t, []string{"search", "zzyzx"}, []string{"RELAY_URL=" + c.url, "RELAY_KEY=" + bob.Key}, "").out, "alice^x")
+		return strings.Contains(string(c.search(bob, "zzyzx")), "alice^x")
 	})
 	c.words = map[string]string{
 		"HOSTILE": hostile, "LEGAL": legal, "MARKS": marks, "ID": sent.MessageID, "ACKED": acked.MessageID, "CONVERSATION": sent.ConversationID,
@@ -161,7 +160,7 @@ func (c *cast) expand(text string) string {
 }
 
 // play runs a command on a terminal to its end.
-func (c *cast) play(t *testing.T, env []string, command string, sh showing) result {
+func (c *cast) play(t testing.TB, env []string, command string, sh showing) result {
 	t.Helper()
 	args := c.called(command, sh.args)
 	if here, ok := c.here(t, args, env); ok && sh.until == "" && !*long {
@@ -184,7 +183,7 @@ var readers = []string{"audit", "key", "mecha", "message", "stats"}
 
 // here gives the arguments by which a call does the same in this process, without the
 // settings in env. It returns false if there are none.
-func (c *cast) here(t *testing.T, args, env []string) (flagged []string, ok bool) {
+func (c *cast) here(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	if slices.Contains(args, c.expand(wrong)) {
 		return args, true
 	}
@@ -212,7 +211,7 @@ var ownColours = regexp.MustCompile(`\x1b\[(?:0|3[1-49]|90)m`)
 var bars = map[string]bool{"backup": true, "bench": true, "check": true, "compact": true, "mecha import": true, "restore": true}
 
 // wantHarmless expects that nothing steers the terminal, and that no line is forged.
-func wantHarmless(t *testing.T, call string, r result, bar, raw bool) {
+func wantHarmless(t testing.TB, call string, r result, bar, raw bool) {
 	t.Helper()
 	for stream, text := range map[string]string{"stdout": r.out, "stderr": r.err} {
 		text = ownColours.ReplaceAllString(text, "")
@@ -299,9 +298,13 @@ func leaves(t *testing.T) (all []string) {
 // bytes that were sent.
 func TestJSONOnATerminalKeepsItsValue(t *testing.T) {
 	t.Parallel()
-	c := newCast(t)
-	for _, call := range []string{"message show $ID --payload", "message show $ID --payload --json", "message show $ID --raw", "mecha show bob^x", "mecha profile get bob^x",
-		"inbox --json", "search zzyzx --json", "curl GET /api/v1/messages/$ID/payload", "curl GET /api/v1/mecha/bob^x/messages?include=payload"} {
+	newCast(t).wantSameJSON("message show $ID --payload", "message show $ID --payload --json", "message show $ID --raw", "mecha show bob^x", "mecha profile get bob^x")
+}
+
+func (c *cast) wantSameJSON(calls ...string) {
+	t := c.t
+	t.Helper()
+	for _, call := range calls {
 		elsewhere := run(t, c.called(call, ""), c.env, "").wantCode(t, 0).out
 		if strings.Contains(call, "$ID") != strings.Contains(elsewhere, c1[:2]) && !strings.Contains(elsewhere, marks) {
 			t.Errorf("%s: elsewhere it is %q", call, elsewhere)
@@ -316,58 +319,5 @@ func TestJSONOnATerminalKeepsItsValue(t *testing.T) {
 			t.Errorf("%s: on a terminal it is %q, elsewhere %q", call, shown, elsewhere)
 		}
 		wantHarmless(t, call, result{out: shown}, false, false)
-	}
-}
-
-// relay curl passes on the bytes of an answer, but indents JSON for people.
-func TestCurlIndentsOnATerminalOnly(t *testing.T) {
-	t.Parallel()
-	c := newCast(t)
-	payload := `{ "n": 1.50,  "a": [1,2] }`
-	var sent record
-	if err := json.Unmarshal([]byte(run(t, []string{"send", "bob^x", payload, "--json"}, c.env, "").wantCode(t, 0).out), &sent); err != nil {
-		t.Fatal(err)
-	}
-	path := "/api/v1/messages/" + sent.MessageID + "/payload"
-	if out := run(t, []string{"curl", "GET", path}, c.env, "").wantCode(t, 0).out; out != payload {
-		t.Errorf("elsewhere: %q", out)
-	}
-	if out := onTerminal(t, c.env, "curl", "GET", path).wantCode(t, 0).out; out != "{\n  \"n\": 1.50,\n  \"a\": [\n    1,\n    2\n  ]\n}\n" {
-		t.Errorf("on a terminal: %q", out)
-	}
-	if out := onTerminal(t, c.env, "curl", "GET", path, "--json").wantCode(t, 0).out; out != payload+"\n" {
-		t.Errorf("on a terminal with --json: %q", out)
-	}
-	if out := onTerminal(t, c.env, "curl", "GET", "/docs/nope").wantCode(t, 1, "404").out; !strings.HasPrefix(out, "{\n  \"type\"") {
-		t.Errorf("a refusal: %q", out)
-	}
-}
-
-// People read on a terminal who sent what and when; programs get lines of JSON.
-func TestListenOnATerminal(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	var sent []record
-	for _, body := range []string{`{"to":"bob^talk","message_type":"question","priority":"high","conversation_id":"trip","payload":{"text":"two\nlines"}}`,
-		`{"to":"bob^talk","conversation_id":"trip","payload":{"n":1.50}}`} {
-		sent = append(sent, parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated)))
-	}
-	listen := func(until string, args ...string) string {
-		t.Helper()
-		l := launchOnTerminal(t, exec.Command(binary, append([]string{"listen", "--state", "none"}, args...)...), append(p.asBob, "NO_COLOR=1"))
-		l.await(l.stdout, until)
-		l.signal(syscall.SIGINT)
-		return l.stdout.String()
-	}
-	at := func(i int) string { return sent[i].CreatedAt.Format("2006-01-02 15:04:05.000Z") }
-	want := at(0) + "  alice^talk  question, high  trip  " + sent[0].MessageID + "\n    two\n    lines\n" +
-		at(1) + "  alice^talk  message  trip  " + sent[1].MessageID + "\n    {\n      \"n\": 1.50\n    }\n"
-	if got := listen(`1\.50\n    }\n`); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	for i, m := range lines[record](t, listen(`1\.50.*\n`, "--json")) {
-		if m.MessageID != sent[i].MessageID {
-			t.Errorf("%+v", m)
-		}
 	}
 }

@@ -72,11 +72,9 @@ func startServerIn(t testing.TB, env []string, db string, args ...string) *serve
 	s := launch(t, exec.Command(binary, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, args...)...), env)
 	s.db = db
 	s.url = s.await(s.stderr, `url"?[=:]"?(http://[^\s"]+)`)[1]
-	resp, err := client.Get(s.url + "/readyz")
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("not ready: %v, %v", resp, err)
+	if !isReady(s.url) {
+		t.Fatalf("not ready:\n%s", s.stderr)
 	}
-	resp.Body.Close()
 	return s
 }
 
@@ -232,4 +230,14 @@ func wantClosed(t testing.TB, conn *websocket.Conn, code websocket.StatusCode, w
 	if _, frame, err := conn.Read(ctx); websocket.CloseStatus(err) != code {
 		t.Errorf("frame %q, error %v; want close code %d within %v", frame, err, code, within)
 	}
+}
+
+// isReady asks /readyz once.
+func isReady(url string) bool {
+	resp, err := client.Get(url + "/readyz")
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }

@@ -71,15 +71,23 @@ func Has(ring string) bool {
 }
 
 // The marks of a ring are comments: <!-- NAME --> at the end of a line is about that line,
-// and on a line of its own about all up to <!-- /NAME -->.
+// and on a line of its own about all up to <!-- /NAME -->. <!-- NAME: WORDS --> on a line of
+// its own is about all lines of the text that begin with these words, as examples in blocks do.
 var (
 	markedBlock = regexp.MustCompile(`(?s)\n<!-- ([a-z0-9]+) -->(\n.*?)\n<!-- /[a-z0-9]+ -->`)
+	markedWords = regexp.MustCompile(`(?m)^<!-- ([a-z0-9]+): (.+) -->\n`)
 	markedLine  = regexp.MustCompile(`(?m)^(.*[^ \n]) *<!-- ([a-z0-9]+) -->\n`)
 )
 
 // Present returns a Markdown text without the marks of rings, and without what is
 // marked as about a ring that is not there.
 func Present(text string, has func(ring string) bool) string {
+	for _, m := range markedWords.FindAllStringSubmatch(text, -1) {
+		text = strings.Replace(text, m[0], "", 1)
+		if !has(m[1]) {
+			text = regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(m[2])+`.*\n`).ReplaceAllString(text, "")
+		}
+	}
 	text = markedBlock.ReplaceAllStringFunc(text, func(block string) string {
 		if m := markedBlock.FindStringSubmatch(block); has(m[1]) {
 			return m[2]

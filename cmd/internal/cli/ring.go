@@ -19,7 +19,8 @@ type Ring struct {
 }
 
 // A Command is made for each run of the program. It stands in a group of relay's own
-// commands, a key of groups, or under one of these, as in "search", if that is there.
+// commands, a key of groups, or under one of these, as in "search", if that is there. With
+// both, it has a command for itself of that name, in that group, if there is none.
 type Command struct {
 	Group, Under string
 	Make         func(*App) *cobra.Command
@@ -88,8 +89,17 @@ func (a *App) Assemble(root *cobra.Command, core ...[]Command) {
 		}
 	}
 	for _, c := range all {
-		if parent := find(root, c.Under); parent != nil {
-			parent.AddCommand(c.Make(a))
+		if c.Under == "" {
+			continue
+		}
+		cmd, parent := c.Make(a), find(root, c.Under)
+		if parent == nil && c.Group != "" {
+			parent = &cobra.Command{Use: c.Under, Short: cmd.Short}
+			Group(parent)
+			add(Command{Group: c.Group, Make: func(*App) *cobra.Command { return parent }})
+		}
+		if parent != nil {
+			parent.AddCommand(cmd)
 		}
 	}
 	for _, r := range rings {

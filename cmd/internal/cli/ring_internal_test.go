@@ -79,7 +79,9 @@ func TestARingAddsCommandsAndFlags(t *testing.T) {
 		c.Under = parent
 		return c
 	}
-	with(t, Ring{Name: "bell", Commands: []Command{below("ring", "twice"), named("agents", "ring"), below("gong", "once")},
+	alone := below("chime", "now")
+	alone.Group = "agents"
+	with(t, Ring{Name: "bell", Commands: []Command{below("ring", "twice"), named("agents", "ring"), below("gong", "once"), alone},
 		Extend: map[string]func(*App, *cobra.Command){"serve": add, "gong": add, "serve twice": add}})
 	run := func(args ...string) (out, failed string, code int) {
 		var stdout, stderr bytes.Buffer
@@ -94,6 +96,9 @@ func TestARingAddsCommandsAndFlags(t *testing.T) {
 	}
 	if out, failed, code := run("ring", "twice"); out != "twice" || code != 0 {
 		t.Errorf("ring twice: %q, %q, %d", out, failed, code)
+	}
+	if out, failed, code := run("chime", "now"); out != "now" || code != 0 {
+		t.Errorf("chime now: %q, %q, %d", out, failed, code)
 	}
 	if out, failed, code := run("serve", "--loud"); out != "serve" || code != 0 || !loud {
 		t.Errorf("serve --loud: %q, %q, %d", out, failed, code)

@@ -19,4 +19,6 @@ var Commands = slices.Concat(
 	cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
 	cli.Commands("operating", (*app).backupCommand, (*app).restoreCommand, (*app).checkCommand, (*app).pruneCommand,
 		(*app).compactCommand),
-	[]cli.Command{{Under: "search", Make: func(a *cli.App) *cobra.Command { return (&app{a}).searchForget() }}})
+	[]cli.Command{{Group: "keys", Under: "search", Make: func(a *cli.App) *cobra.Command {
+		return (&app{a}).searchForget()
+	}}})

@@ -1,19 +1,20 @@
 package serve
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 
+	"github.com/spf13/cobra"
+
 	"relay/db/relay"
 )
 
 // printDev registers two demo Mechas and prints how to try them.
-func (a *app) printDev(ctx context.Context, in *Instance, s *settings, log *slog.Logger) error {
-	keys, err := demoKeys(ctx, in.db, log)
+func (a *app) printDev(cmd *cobra.Command, in *Instance, s *settings, log *slog.Logger) error {
+	keys, err := demoKeys(cmd.Context(), in.db, log)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,11 @@ func (a *app) printDev(ctx context.Context, in *Instance, s *settings, log *slog
 	if s.RequireRequestSignature {
 		header, signs = "X-Request-Signature", "POST|/api/v1/messages|"
 	}
-	_, err = fmt.Fprintf(a.Stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header,
+	read := ""
+	if c, _, err := cmd.Root().Find([]string{"curl"}); err == nil && c.Name() == "curl" {
+		read = fmt.Sprintf(devRead, bob.Text, self())
+	}
+	_, err = fmt.Fprintf(a.Stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, read, trust, caCert, header,
 		signs, end.UTC().Format("2006-01-02 15:04Z"))
 	in.parts.shown(func(_, words, url string) {
 		if err == nil && url != "" {
@@ -65,11 +70,14 @@ body='{"to":"bob^demo","payload":{"text":"hello, bob"}}' nonce=$(openssl rand -h
 curl -sS%[7]s "$RELAY_URL/api/v1/messages" -d "$body" -H "X-Mecha-Key: $RELAY_KEY" -H "X-Nonce: $nonce" -H "X-Request-Timestamp: $ts" \
   -H "%[8]s: $(printf %%s "%[9]s$body|$nonce|$ts" | openssl dgst -sha256 -hmac "$RELAY_KEY" -binary | openssl base64)"
 
-  Read it as bob (relay curl signs for you):
+%[5]s  What can go wrong: %[1]s/docs/errors    Stop: Ctrl-C
 
-RELAY_KEY=%[4]s %[5]s curl GET '/api/v1/mecha/bob^demo/messages?include=payload'
+`
 
-  What can go wrong: %[1]s/docs/errors    Stop: Ctrl-C
+// devRead is for a program that has the command curl.
+const devRead = `  Read it as bob (relay curl signs for you):
+
+RELAY_KEY=%s %s curl GET '/api/v1/mecha/bob^demo/messages?include=payload'
 
 `
 

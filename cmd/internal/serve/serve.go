@@ -69,7 +69,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature ||
 		s.RequireRequestSignature, "version", cli.BuildVersion().Version)
 	if s.Dev {
-		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
+		if err := a.printDev(cmd, in, s, log); err != nil {
 			in.Stop()
 			return err
 		}

@@ -241,3 +241,12 @@ func TestTwoWorkersOnOneAddressBothRun(t *testing.T) {
 		return string(text) == "once\nonce\n"
 	})
 }
+
+func TestCurlSignsWithTheSigningSecret(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^keys", "--signing-secret")[0]
+	env := []string{"RELAY_URL=" + startServer(t, db).url, "RELAY_KEY=" + a.Key}
+	run(t, []string{"curl", "GET", "/api/v1/whoami"}, env, "").wantCode(t, 1)
+	run(t, []string{"curl", "GET", "/api/v1/whoami"}, append(env, "RELAY_SIGNING_SECRET="+*a.Secret), "").wantCode(t, 0)
+}

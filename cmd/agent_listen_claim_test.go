@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,28 +9,6 @@ import (
 	"testing"
 	"time"
 )
-
-// lifeOf is what the API tells of a message's life.
-type lifeOf struct {
-	Steps []struct {
-		At, What, Status, Detail, Worker, Until string
-	}
-	Verdict struct{ Code, Text string }
-}
-
-func (s *server) trace(a agent, id string) lifeOf {
-	s.t.Helper()
-	return parse[lifeOf](s.t, s.ask(a, "GET", "/api/v1/messages/"+id+"/trace", "").want(s.t, http.StatusOK))
-}
-
-// steps are the kinds of a trace's steps, with the words of acknowledgements.
-func (tr lifeOf) steps() string {
-	var all []string
-	for _, s := range tr.Steps {
-		all = append(all, strings.TrimSpace(s.What+" "+s.Status))
-	}
-	return strings.Join(all, ", ")
-}
 
 // Two workers share the messages: each goes to one of them, and both have some.
 func TestWorkersShareMessages(t *testing.T) {
@@ -112,18 +89,6 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 	if got := p.trace(p.bob, free); got.steps() != "accepted" {
 		t.Errorf("%s", got.steps())
 	}
-}
-
-// leaseEnd reads by SQLite alone when the only lease ends.
-func leaseEnd(t *testing.T, db string) time.Time {
-	t.Helper()
-	d := byHand(t, db)
-	defer d.Close()
-	var ms int64
-	if err := d.QueryRow("SELECT until FROM attempt WHERE key IS NOT NULL").Scan(&ms); err != nil {
-		t.Fatal(err)
-	}
-	return time.UnixMilli(ms)
 }
 
 // A worker kills its command when the message is no longer pending, and when it could not

@@ -145,13 +145,6 @@ func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 	}
 }
 
-// ackAs acknowledges over the API.
-func (s *server) ackAs(a agent, id, status, detail string) {
-	s.t.Helper()
-	body := fmt.Sprintf(`{"status":%q,"client_ts":"2026-01-01T00:00:00Z","detail":%q}`, status, detail)
-	s.ask(a, "POST", "/api/v1/messages/"+id+"/ack", body).want(s.t, 200)
-}
-
 func TestSendWaitsForTheFinalAck(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")

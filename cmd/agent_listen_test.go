@@ -11,41 +11,6 @@ import (
 	"testing"
 )
 
-// listen starts relay listen as bob, and returns when it is connected.
-func (p *pair) listen(args ...string) *server {
-	p.t.Helper()
-	s := launch(p.t, exec.Command(binary, append([]string{"listen"}, args...)...), p.bobEnv(p.url))
-	s.await(s.stderr, `listening as bob\^talk`)
-	return s
-}
-
-// stop ends a listener as Ctrl-C does.
-func (s *server) stop() *server {
-	s.t.Helper()
-	if code := s.signal(os.Interrupt); code != 0 {
-		s.t.Errorf("exit %d: %s", code, s.stderr)
-	}
-	return s
-}
-
-// messages reads what listen printed.
-func (s *server) messages() (all []fullRecord) {
-	s.t.Helper()
-	for line := range strings.Lines(s.stdout.String()) {
-		if strings.HasSuffix(line, "\n") { // else it was killed there
-			all = append(all, parse[fullRecord](s.t, []byte(line)))
-		}
-	}
-	return all
-}
-
-// awaitStatus waits until a message is acknowledged.
-func (p *pair) awaitStatus(id, status string) fullRecord {
-	p.t.Helper()
-	eventually(p.t, patience, id+" is acknowledged as "+status, func() bool { return p.record(p.bob, id).status() == status })
-	return p.record(p.bob, id)
-}
-
 func TestListenPrintsAndResumes(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")

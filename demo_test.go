@@ -1,0 +1,23 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What the README shows of the demo is printed by it, in that order.
+func TestREADMEDemo(t *testing.T) {
+	changing := regexp.MustCompile(`msg_[0-9a-z]{26}`)
+	shown := strings.TrimPrefix(block(t, "README.md", "text", "$ relay demo"), "$ relay demo\n")
+	printed := run(t, "", os.Args[0], "demo")
+	rest := changing.ReplaceAllString(printed, "•")
+	for line := range strings.Lines(changing.ReplaceAllString(shown, "•")) {
+		_, after, found := strings.Cut(rest, "\n"+line)
+		if !found {
+			t.Fatalf("relay demo does not print %q here:\n%s", line, printed)
+		}
+		rest = "\n" + after
+	}
+}
