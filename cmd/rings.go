@@ -4,6 +4,12 @@ package cmd
 // /ring, with all in it; and the tests in the root and beside its folders that begin with its name.
 // A comment behind the line, as in "with ws/feed", names further folders, and files. Without them the
 // rest builds.
+//
+// Rings alone may stand on these libraries, which go with the last ring:
+//
+//	cmd/child
+//	cmd/internal/remote
+//	http/client
 import (
 	_ "relay/cmd/a2a/ring"
 	_ "relay/cmd/agent"

@@ -15,11 +15,13 @@ import (
 
 const apiPageHead = `# The API, call by call
 
-Every request as ` + "`relay curl`, as `curl`" + ` and in Python.
+Every request as ` + "`curl`" + ` and in Python.
+The line before ` + "`curl` is the same request as `relay curl`" + `, which signs by itself. <!-- agent -->
 <!-- documents -->
 Programs read ` + "`/openapi.json`" + ` (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + `
 (AsyncAPI 3.0); ` + "`relay openapi`" + ` and ` + "`relay asyncapi`" + ` print them.
 <!-- /documents -->
+<!-- agent: relay curl -->
 
 ## Setting up
 
@@ -119,7 +121,7 @@ func TestTheAPIPage(t *testing.T) {
 			continue // its rules lead to an example
 		}
 		if ofShell == "" {
-			page += "\n`relay listen` opens one; [sockets](sockets.md) shows how.\n"
+			page += "\nThe page [sockets](sockets.md) shows how to open one.\n"
 			continue
 		}
 		page += "\n```sh\n" + ofShell + "```\n\n```python\n" + ofPython + "```\n"
