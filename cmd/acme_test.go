@@ -228,3 +228,20 @@ func TestACMEWithoutACA(t *testing.T) {
 		t.Error("no clean exit")
 	}
 }
+
+func TestACMERefusesWhatNoCAWould(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"--acme relay.example.com --tls-cert a.pem --tls-key a.key": "without --tls-cert",
+		"--acme-email ops@example.com":                              "needs --acme",
+		"--acme localhost":                                          "--acme takes a domain", "--acme 192.0.2.1": "--acme takes a domain",
+		"--acme https://relay.example.com": "--acme takes a domain", "--acme relay.example.com:443": "--acme takes a domain",
+		"--acme *.example.com": "--acme takes a domain", "--acme a..example.com": "--acme takes a domain",
+		"--acme relay.example.com --acme-directory ftp://x": "--acme-directory",
+		"--acme relay.example.com --acme-email a@b>":        "takes one email address",
+	} {
+		db := tempDB(t)
+		runRefused(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...), nil).wantCode(t, 2, says)
+		wantFiles(t, filepath.Dir(db))
+	}
+}

@@ -12,6 +12,7 @@ package cmd
 //	http/client
 import (
 	_ "relay/cmd/a2a/ring"
+	_ "relay/cmd/acme"
 	_ "relay/cmd/agent"
 	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"

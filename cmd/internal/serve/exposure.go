@@ -7,24 +7,21 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
 )
 
-// warnIfOpen warns when keys would cross a network in the clear. addr is the
-// address that the system gave us, in which host names and wildcards are resolved.
-func warnIfOpen(log *slog.Logger, s *settings, addr net.Addr) {
-	if IsLoopback(addr) || s.encrypted() || len(s.TrustedProxies) > 0 {
+// warnIfOpen warns when keys would cross a network in the clear. The address of in is that
+// which the system gave us, in which host names and wildcards are resolved.
+func warnIfOpen(log *slog.Logger, s *settings, in *Instance) {
+	if IsLoopback(in.addr) || in.certs != nil || len(s.TrustedProxies) > 0 {
 		return
 	}
 	log.Warn("KEYS AND MESSAGES CAN BE READ ON THE WAY: this address is not loopback, and the relay speaks plain HTTP "+
 		"on it. Use --tls-cert and --tls-key, or --acme; or put a TLS proxy in front and name it with --trusted-proxy; or "+
-		"listen on 127.0.0.1", "addr", addr)
+		"listen on 127.0.0.1", "addr", in.addr)
 }
-
-func (s *settings) encrypted() bool { return s.TLSCert != "" || len(s.ACME) > 0 }
 
 // warnOfFolder warns when other users could replace the database file.
 func warnOfFolder(log *slog.Logger, db string) {
@@ -77,12 +74,8 @@ func (s *settings) pairs() error {
 	switch {
 	case (s.TLSCert == "") != (s.TLSKey == ""):
 		return cli.Usagef("--tls-cert and --tls-key go together")
-	case s.TLSCert != "" && len(s.ACME) > 0:
-		return cli.Usagef("--acme gets certificates itself: use it without --tls-cert")
 	case s.MaxBodyMemory > 0 && s.MaxBodyMemory < s.MaxBody:
 		return cli.Usagef("--max-body-memory must have room for one body (--max-body)")
-	case strings.ContainsAny(s.ACMEEmail, " \t\r\n<>"):
-		return cli.Usagef("--acme-email takes one email address, such as ops@example.com")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 type Instance struct {
 	url    string
 	addr   net.Addr
-	certs  certificates // nil: plain HTTP
+	certs  Certificates // nil: plain HTTP
 	db     *db.DB
 	node   cluster.Node // nil: the file is its own log
 	hub    *ws.Hub
@@ -76,7 +76,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	if err != nil {
 		return nil, err
 	}
-	if err := s.parts.listen(listener.Addr(), s.encrypted()); err != nil {
+	if err := s.parts.listen(listener.Addr(), in.certs != nil); err != nil {
 		listener.Close()
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 		return nil, err
 	}
 	if in.certs != nil {
-		if err := in.certs.begin(d.Path()); err != nil {
+		if err := in.certs.Begin(d.Path()); err != nil {
 			closeAll()
 			return nil, errors.Join(err, d.Close(), in.leave())
 		}
@@ -140,7 +140,7 @@ func (in *Instance) startParts(s *settings, by relay.Actor, log *slog.Logger) (e
 		ServeBeside: func(l net.Listener, h nethttp.Handler) { in.serveBeside(l, h, log) },
 	}
 	if in.certs != nil {
-		r.TLS = in.certs.config()
+		r.TLS = in.certs.Config()
 	}
 	in.parts, err = s.parts.start(r)
 	return err
@@ -195,11 +195,11 @@ func (in *Instance) checkFresh() func() error {
 // serve answers requests on the listener until Stop.
 func (in *Instance) serve(listener net.Listener, s *settings) {
 	in.server.Protocols = new(nethttp.Protocols)
-	in.server.Protocols.SetHTTP1(true) // not HTTP/2: tlsConfig says why
+	in.server.Protocols.SetHTTP1(true) // not HTTP/2: TLSConfig says why
 	listener = in.api.Guard(listener, s.connections())
 	if in.certs != nil {
 		in.url = "https://" + in.addr.String()
-		listener = tls.NewListener(listener, in.certs.config())
+		listener = tls.NewListener(listener, in.certs.Config())
 	}
 	go func() {
 		if err := in.server.Serve(listener); !errors.Is(err, nethttp.ErrServerClosed) {
@@ -222,7 +222,7 @@ func (in *Instance) Stop() error {
 	}
 	sockets.Wait()
 	if in.certs != nil {
-		in.certs.close(ctx)
+		in.certs.Close(ctx)
 	}
 	for _, other := range in.others {
 		other.Close()

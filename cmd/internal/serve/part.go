@@ -23,6 +23,9 @@ type Part struct {
 	Flags func(*pflag.FlagSet)
 	// Check refuses flags that make no sense, or not together. It gets all flags.
 	Check func(*pflag.FlagSet) error
+	// Certificates returns a source of certificates for the relay, nil for none. Without
+	// --tls-cert, that of the first part that has one is used.
+	Certificates func(*slog.Logger) Certificates
 	// Listen takes addresses beside that of the relay, which is taken already, before the
 	// store is opened. After an error it has taken none.
 	Listen func(own net.Addr, encrypted bool) error
@@ -94,6 +97,18 @@ func (all parts) check(f *pflag.FlagSet) error {
 		}
 		if err := p.Check(f); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (all parts) certificates(log *slog.Logger) Certificates {
+	for _, p := range all {
+		if p.Certificates == nil {
+			continue
+		}
+		if c := p.Certificates(log); c != nil {
+			return c
 		}
 	}
 	return nil

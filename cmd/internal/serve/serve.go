@@ -3,7 +3,7 @@
 // order. Each setting is named, defaulted and explained once, in settings.go; instance.go
 // is the running relay.
 //
-// Beside that: where the certificates come from (tls.go, acme.go), what is measured on
+// Beside that: certificates from files (tls.go), what is measured on
 // other addresses (observe.go), the log, in which what repeats is counted (log.go), what
 // warns of an open door (exposure.go), and the two Mechas of --dev.
 package serve
@@ -39,7 +39,6 @@ start it again.`,
 		Example: `  relay serve --dev
   relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
   relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
-  relay serve --addr :443 --acme relay.example.com
   REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, s) },
@@ -64,7 +63,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	if err != nil {
 		return err
 	}
-	warnIfOpen(log, s, in.addr)
+	warnIfOpen(log, s, in)
 	warnOfFolder(log, in.db.Path())
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature ||
 		s.RequireRequestSignature, "version", cli.BuildVersion().Version)

@@ -11,7 +11,6 @@ import (
 	"relay/db/relay"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/crypto/acme/autocert"
 )
 
 // settings are the settings of a server. The method flags gives each its name,
@@ -19,9 +18,6 @@ import (
 type settings struct {
 	Addr, DB              string
 	TLSCert, TLSKey       string
-	ACME                  []string
-	ACMEEmail             string
-	ACMEDirectory         string
 	TrustedProxies        []string
 	Dev, RequireSignature bool
 	LogFormat, LogLevel   string
@@ -70,10 +66,6 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; it is created if there is none")
 	f.StringVar(&s.TLSCert, "tls-cert", "", "speak HTTPS, with the certificates in this PEM `file`; SIGHUP reads it again")
 	f.StringVar(&s.TLSKey, "tls-key", "", "the private key of --tls-cert, in a PEM `file`")
-	f.StringSliceVar(&s.ACME, "acme", nil, "speak HTTPS, with a certificate for this `domain` that the relay gets and "+
-		"renews by ACME on port 443; this accepts the CA's terms of service; can be repeated")
-	f.StringVar(&s.ACMEEmail, "acme-email", "", "the `email` address at which the ACME CA may write to you")
-	f.StringVar(&s.ACMEDirectory, "acme-directory", autocert.DefaultACMEDirectory, "the `URL` of the ACME CA's directory")
 	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil,
 		"believe the X-Forwarded-For of the proxies in these `networks`, as in 10.0.0.0/8")
 	f.BoolVar(&s.Dev, "dev", false, "also create two demo Mechas, and print their keys")
@@ -171,7 +163,7 @@ func (s *settings) check() error {
 		return cli.Usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
 	}
 	_, err := s.proxies()
-	if err = cmp.Or(err, s.pairs(), s.checkACME(), s.parts.check(s.all)); err != nil {
+	if err = cmp.Or(err, s.pairs(), s.parts.check(s.all)); err != nil {
 		return err
 	}
 	s.all.VisitAll(func(f *pflag.Flag) {

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,32 +13,30 @@ import (
 	"relay/cmd/internal/cli"
 )
 
-// certificates is the source of a server's certificates: files, or a CA by ACME.
-type certificates interface {
-	config() *tls.Config
-	// begin is called once, after the store was opened and before the first connection.
-	begin(dbPath string) error
-	// reload reads the certificates again. If that fails, the old ones stay in use.
-	reload() error
-	close(context.Context)
+// Certificates are the source of a server's certificates: files, or what a part has.
+type Certificates interface {
+	Config() *tls.Config
+	// Begin is called once, after the store was opened and before the first connection.
+	Begin(dbPath string) error
+	// Reload reads the certificates again, and says what came of it. If that fails, the old
+	// ones stay in use.
+	Reload() (done string, err error)
+	Close(context.Context)
 }
 
-// certificates returns the source that s names, nil for plain HTTP.
-func (s *settings) certificates(log *slog.Logger) (certificates, error) {
-	switch {
-	case len(s.ACME) > 0:
-		return newACME(s, log), nil
-	case s.TLSCert != "":
+// certificates returns the source that the flags name, nil for plain HTTP.
+func (s *settings) certificates(log *slog.Logger) (Certificates, error) {
+	if s.TLSCert != "" {
 		p := &keyPair{cert: s.TLSCert, key: s.TLSKey, log: log}
-		return p, p.reload()
+		return p, p.read()
 	}
-	return nil, nil
+	return s.parts.certificates(log), nil
 }
 
-// tlsConfig offers HTTP/1.1 only. A WebSocket is opened over HTTP/1.1 (PROTOCOL
+// TLSConfig offers HTTP/1.1 only. A WebSocket is opened over HTTP/1.1 (PROTOCOL
 // §4), and the limits rely on one request at a time for each connection, which
 // HTTP/2 does not keep to. HTTP/2 would gain little: requests and answers are short.
-func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ...string) *tls.Config {
+func TLSConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     append([]string{"http/1.1"}, more...),
@@ -48,22 +45,31 @@ func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ..
 }
 
 // keyPair is the pair of --tls-cert and --tls-key. Only one goroutine may call
-// reload; all others see the last good pair.
+// Reload; all others see the last good pair.
 type keyPair struct {
 	cert, key string // file names
 	log       *slog.Logger
 	current   atomic.Pointer[tls.Certificate]
 }
 
-func (p *keyPair) config() *tls.Config {
-	return tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current.Load(), nil })
+// Config implements Certificates.
+func (p *keyPair) Config() *tls.Config {
+	return TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current.Load(), nil })
 }
 
-func (p *keyPair) begin(string) error    { return nil }
-func (p *keyPair) close(context.Context) {}
+// Begin implements Certificates.
+func (p *keyPair) Begin(string) error { return nil }
 
-// reload reads the pair. No error repeats the content of the files.
-func (p *keyPair) reload() error {
+// Close implements Certificates.
+func (p *keyPair) Close(context.Context) {}
+
+// Reload implements Certificates.
+func (p *keyPair) Reload() (string, error) {
+	return "new connections get the certificate that is now in the file", p.read()
+}
+
+// read reads the pair. No error repeats the content of the files.
+func (p *keyPair) read() error {
 	cert, err := os.ReadFile(p.cert)
 	if err != nil {
 		return fmt.Errorf("cannot read the certificate (--tls-cert): %w", err)
@@ -117,14 +123,10 @@ func (in *Instance) reload(log *slog.Logger) {
 		}
 		return
 	}
-	switch err := in.certs.reload(); {
-	case errors.Is(err, errNothingToReload):
-		log.Info("SIGHUP: ACME renews the certificates; there is nothing to read again")
-	case err != nil:
+	done, err := in.certs.Reload()
+	if err != nil {
 		log.Error("SIGHUP: the TLS certificate was not replaced; the old one stays in use", "error", err)
-	default:
-		log.Info("SIGHUP: new connections get the certificate that is now in the file")
+		return
 	}
+	log.Info("SIGHUP: " + done)
 }
-
-var errNothingToReload = errors.New("nothing to reload")

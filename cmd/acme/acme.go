@@ -1,4 +1,5 @@
-package serve
+// Package acme gets certificates for relay serve by ACME: --acme, --acme-email, --acme-directory.
+package acme
 
 import (
 	"context"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	nethttp "net/http"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -21,18 +21,19 @@ import (
 	"golang.org/x/time/rate"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/serve"
 )
 
-// acmeCertificates gets and renews certificates by ACME (RFC 8555). It proves that
+// certificates gets and renews certificates by ACME (RFC 8555). It is a serve.Certificates. It proves that
 // a domain is ours by tls-alpn-01 (RFC 8737), on the relay's own port.
-type acmeCertificates struct {
+type certificates struct {
 	manager *autocert.Manager
 	domains []string
 	log     *slog.Logger
 	failing rate.Sometimes // limits how often a failure is logged
 	waiting atomic.Int64   // handshakes that wait for a certificate
 
-	ctx  context.Context // close ends it
+	ctx  context.Context // Close ends it
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
@@ -41,14 +42,14 @@ type acmeCertificates struct {
 // domain. The CA may take minutes, and a handshake stays after its client has gone.
 const mostWaiting = 1024
 
-func newACME(s *settings, log *slog.Logger) *acmeCertificates {
-	a := &acmeCertificates{domains: s.ACME, log: log, failing: rate.Sometimes{Interval: time.Minute}}
+func newCertificates(p *part, log *slog.Logger) *certificates {
+	a := &certificates{domains: p.domains, log: log, failing: rate.Sometimes{Interval: time.Minute}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.manager = &autocert.Manager{
 		Prompt:     autocert.AcceptTOS, // the help of --acme says so
-		HostPolicy: autocert.HostWhitelist(s.ACME...),
-		Email:      s.ACMEEmail,
-		Client: &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + cli.BuildVersion().Version,
+		HostPolicy: autocert.HostWhitelist(p.domains...),
+		Email:      p.email,
+		Client: &acme.Client{DirectoryURL: p.directory, UserAgent: "relay/" + cli.BuildVersion().Version,
 			HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
 	}
 	return a
@@ -84,9 +85,10 @@ func (b *endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-func (a *acmeCertificates) config() *tls.Config { return tlsConfig(a.get, acme.ALPNProto) }
+// Config implements serve.Certificates.
+func (a *certificates) Config() *tls.Config { return serve.TLSConfig(a.get, acme.ALPNProto) }
 
-func (a *acmeCertificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (a *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if a.waiting.Add(1) > mostWaiting {
 		a.waiting.Add(-1)
 		return nil, errors.New("too many handshakes wait for a certificate")
@@ -102,9 +104,9 @@ func (a *acmeCertificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	return cert, err
 }
 
-// begin creates the folder of keys and certificates. It asks for the missing
+// Begin creates the folder of keys and certificates. It asks for the missing
 // certificates, so that the first client need not wait and a fault is logged at once.
-func (a *acmeCertificates) begin(dbPath string) error {
+func (a *certificates) Begin(dbPath string) error {
 	dir := dbPath + ".acme"
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cannot create the folder for certificates: %w", err)
@@ -125,9 +127,13 @@ func (a *acmeCertificates) begin(dbPath string) error {
 	return nil
 }
 
-func (a *acmeCertificates) reload() error { return errNothingToReload }
+// Reload implements serve.Certificates.
+func (a *certificates) Reload() (string, error) {
+	return "ACME renews the certificates; there is nothing to read again", nil
+}
 
-func (a *acmeCertificates) close(ctx context.Context) {
+// Close implements serve.Certificates.
+func (a *certificates) Close(ctx context.Context) {
 	a.stop()
 	done := make(chan struct{})
 	go func() {
@@ -138,28 +144,4 @@ func (a *acmeCertificates) close(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done(): // a goroutine sleeps between two requests to the CA; nothing of ours waits for it
 	}
-}
-
-// checkACME refuses a domain for which no CA issues a certificate.
-func (s *settings) checkACME() error {
-	if len(s.ACME) == 0 {
-		if s.ACMEEmail != "" {
-			return cli.Usagef("--acme-email needs --acme")
-		}
-		return nil
-	}
-	for i, d := range s.ACME {
-		d = strings.ToLower(d)
-		s.ACME[i] = d
-		_, notIP := netip.ParseAddr(d)
-		if notIP == nil || !strings.Contains(strings.Trim(d, "."), ".") ||
-			strings.Trim(d, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" ||
-			strings.Trim(d, ".-") != d || strings.Contains(d, "..") || len(d) > 253 {
-			return cli.Usagef("--acme takes a domain, such as relay.example.com, in ASCII (xn--…); %q is not one", d)
-		}
-	}
-	if !strings.HasPrefix(s.ACMEDirectory, "https://") && !strings.HasPrefix(s.ACMEDirectory, "http://127.0.0.1:") {
-		return cli.Usagef("--acme-directory must begin with https://")
-	}
-	return nil
 }
