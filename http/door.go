@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -132,21 +131,11 @@ func (s *Server) checkHost(r *http.Request) error {
 		}
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if r.TLS != nil || local == nil || !isLoopback(local.String()) || isLoopback(r.Host) || s.trusts(peerOf(r)) {
+	if r.TLS != nil || local == nil || !isLoopbackHost(local.String()) || isLoopbackHost(r.Host) || s.trusts(peerOf(r)) {
 		return nil
 	}
 	return relay.Errorf(relay.OriginNotAllowed,
 		"the Host of this request is none of this machine's own; ask 127.0.0.1 or localhost")
-}
-
-// isLoopback reports whether host, or host:port, is the machine itself.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 // wholeAnswer keeps an answer, which is then written like those of the API.

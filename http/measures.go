@@ -68,7 +68,7 @@ func FromThisMachine(r *http.Request) bool {
 	return peerOf(r).IsLoopback() && isLoopbackHost(r.Host) && r.ProtoAtLeast(1, 1) && !forwarded(r.Header) && (site == "" || site == "none" || site == "same-origin")
 }
 
-// isLoopbackHost tells whether a Host header, with a port or without, names this machine.
+// isLoopbackHost reports whether a host, as of a Host header, with a port or without, is this machine.
 func isLoopbackHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
