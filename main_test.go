@@ -17,6 +17,7 @@ type row struct{ dir, ours, unseen string }
 var house = []row{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
 	{"cmd", "cmd/cluster cmd/internal/about cmd/internal/cli cmd/internal/look cmd/internal/operate cmd/internal/serve cmd/internal/show cmd/internal/system", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd/relaytest", "cmd/internal/cli cmd/internal/serve db db/scratch", "modernc.org database/sql github.com net"}, // imported by tests alone
 	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/look db/relay http",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/operate", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/file db/relay search",

@@ -238,8 +238,14 @@ func echo(ctx context.Context, m *rc.Message) error {
 // test may start them again at their addresses: no port 0 gives those to others meanwhile.
 func newDoor(t testing.TB, args ...string) (s *server, d *door, keys []agent) {
 	t.Helper()
+	return newDoorWith(t, startServer, args...)
+}
+
+// newDoorWith is newDoor with a relay that start starts.
+func newDoorWith(t testing.TB, start func(testing.TB, string, ...string) *server, args ...string) (s *server, d *door, keys []agent) {
+	t.Helper()
 	db := tempDB(t)
 	keys = issue(t, db, "gateway^a2a", "planner^a2a", "hidden^a2a")
-	s = startServer(t, db, "--addr", scratch.Addr(t))
+	s = start(t, db, "--addr", scratch.Addr(t))
 	return s, startDoor(t, s, keys[0], append([]string{"--listen", scratch.Addr(t)}, args...)...), keys
 }

@@ -46,7 +46,7 @@ func TestA2ASurvivesKills(t *testing.T) {
 	t.Parallel()
 	const clients, kills = 8, 6
 	tasks := rounds(16, 536) // 200 in the long form
-	s, d, keys := newDoor(t)
+	s, d, keys := newDoorWith(t, startProcess)
 	answering(t, s, keys[1], echo)
 
 	stored := make(chan bool, tasks)

@@ -248,7 +248,7 @@ func TestA2AUsage(t *testing.T) {
 // its own. It ends when its key is revoked.
 func TestA2AWithoutItsRelay(t *testing.T) {
 	t.Parallel()
-	s, d, keys := newDoor(t, "--retry", "100ms", "--offer", "planner^a2a")
+	s, d, keys := newDoorWith(t, startProcess, "--retry", "100ms", "--offer", "planner^a2a")
 	stray := s.send(keys[1], "gateway^a2a", `{}`).MessageID
 	eventually(t, patience, "a message that is no answer is rejected", func() bool {
 		r := parse[record](t, s.ask(keys[1], "GET", "/api/v1/messages/"+stray, "").want(t, 200))

@@ -102,7 +102,7 @@ func newClaims(t *testing.T, n int) *claims {
 	db := tempDB(t)
 	keys := issue(t, db, "alice^claims", "bob^claims")
 	c := &claims{t: t, n: n, random: rand.New(rand.NewPCG(seed, 0)), db: db, log: filepath.Join(t.TempDir(), "log"), alice: keys[0], bob: keys[1], dead: map[string]bool{}}
-	c.relay = startServer(t, db, "--rate-limit", "0")
+	c.relay = startProcess(t, db, "--rate-limit", "0")
 	c.front = newFront(t, c.relay)
 	return c
 }
@@ -135,7 +135,7 @@ func (c *claims) restartRelay(away time.Duration) {
 	c.relay.kill()
 	back := time.Now().Add(away)
 	eventually(c.t, patience, "the relay stays away", func() bool { return !time.Now().Before(back) })
-	c.relay = startServer(c.t, c.db, "--rate-limit", "0")
+	c.relay = startProcess(c.t, c.db, "--rate-limit", "0")
 	c.front.leadTo(c.relay)
 }
 

@@ -76,7 +76,7 @@ func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
 			t.Errorf("in %s: %s", folder, read)
 		}
 	}
-	if _, read := pasted(startServer(t, tempDB(t), "--dev")); !strings.Contains(read, " "+binary+" curl GET ") {
+	if _, read := pasted(startProcess(t, tempDB(t), "--dev")); !strings.Contains(read, " "+binary+" curl GET ") {
 		t.Errorf("%s", read)
 	}
 }

@@ -98,7 +98,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh")
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	l := launch(t, exec.Command(binary, "listen", "--claim", "--lease", "10s", "--exec", `echo "begun $RELAY_MESSAGE_ATTEMPT"; test "$RELAY_MESSAGE_ATTEMPT" = 2 || `+until("false")), p.bobEnv(f.url))
 	done := p.send(p.alice, "bob^talk", `{}`).MessageID
@@ -110,7 +110,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	l.await(l.stdout, "(?s:begun 1.*begun 1)")
 	p.kill()
 	l.await(l.stderr, away+" is given up, and its command is killed: its lease could not be renewed in time")
-	p.server = startServer(t, p.db, "--require-message-signature")
+	p.server = startProcess(t, p.db, "--require-message-signature")
 	f.leadTo(p.server)
 	l.await(l.stdout, "begun 2")
 	p.awaitStatus(away, "completed")

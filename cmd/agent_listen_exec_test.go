@@ -282,7 +282,7 @@ func (s *server) wantEndedBySignals() {
 func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	t.Parallel()
 	tool(t, "sh", "sleep")
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	dir := t.TempDir()
 	l := launch(t, exec.Command(binary, "listen", "--jobs", "2", "--exec",
@@ -291,7 +291,7 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	slow := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"bob^talk","message_type":"slow","payload":{}}`).want(t, 201))
 	l.await(l.stdout, slow.MessageID)
 	p.kill()
-	p.server = startServer(t, p.db)
+	p.server = startProcess(t, p.db)
 	f.leadTo(p.server)
 	quick := p.send(p.alice, "bob^talk", `{}`)
 	p.awaitStatus(quick.MessageID, "completed")

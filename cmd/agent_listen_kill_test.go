@@ -72,7 +72,7 @@ func newKilling(t *testing.T, n int) *killing {
 	k := &killing{t: t, db: tempDB(t)}
 	keys := issue(t, k.db, "alice^kill", "exec^kill", "ack^kill", "place^kill")
 	k.alice = keys[0]
-	k.relay = startServer(t, k.db, "--rate-limit", "0")
+	k.relay = startProcess(t, k.db, "--rate-limit", "0")
 	k.front = newFront(t, k.relay)
 	log := filepath.Join(t.TempDir(), "log")
 	for i, args := range [][]string{
@@ -91,7 +91,7 @@ func newKilling(t *testing.T, n int) *killing {
 }
 
 func (k *killing) start() {
-	k.relay = startServer(k.t, k.db, "--rate-limit", "0")
+	k.relay = startProcess(k.t, k.db, "--rate-limit", "0")
 	k.front.leadTo(k.relay)
 }
 

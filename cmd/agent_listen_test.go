@@ -157,13 +157,13 @@ func TestListenStopsWhenWaitingIsOfNoUse(t *testing.T) {
 func TestListenWaitsForARelay(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	p.kill()
 	l := launch(t, exec.Command(binary, "listen", "--ack", "completed"), p.bobEnv(f.url))
 	l.await(l.stderr, "trying again in")
 	for round := range 3 {
-		p.server = startServer(t, p.db)
+		p.server = startProcess(t, p.db)
 		f.leadTo(p.server)
 		m := p.send(p.alice, "bob^talk", `{}`)
 		l.await(l.stdout, m.MessageID)
@@ -261,7 +261,7 @@ func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
 		l.await(l.stdout, m.MessageID)
 		p.awaitStatus(m.MessageID, "completed")
 	}
-	p.terminate()
+	p.end()
 	mustRelay(t, "restore", backup, "--db", p.db, "--force")
 	p.server = startServer(t, p.db, "--require-message-signature")
 	f.leadTo(p.server)
@@ -276,7 +276,7 @@ func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
 func TestListenSaysThatItCannotAck(t *testing.T) {
 	tool(t, "sh")
 	t.Parallel()
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	dir := t.TempDir()
 	l := launch(t, exec.Command(binary, "listen", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`)), p.bobEnv(f.url))
@@ -287,7 +287,7 @@ func TestListenSaysThatItCannotAck(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.await(l.stderr, m.MessageID+" is not acknowledged yet")
-	p.server = startServer(t, p.db)
+	p.server = startProcess(t, p.db)
 	f.leadTo(p.server)
 	p.awaitStatus(m.MessageID, "completed")
 }

@@ -113,7 +113,7 @@ func TestSendIsSentOnceThoughAnswersGetLost(t *testing.T) {
 func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	p.kill()
 	attempts := newOutput() // the front hears each
@@ -134,7 +134,7 @@ func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 	f.leadTo(&server{url: "http://" + l.Addr().String()})
 	send := launch(t, exec.Command(binary, "send", "bob^talk", `{}`, "--retry", "1m"), p.aliceEnv(f.url))
 	send.await(attempts, "attempt\nattempt\n") // it is trying
-	p.server = startServer(t, p.db)
+	p.server = startProcess(t, p.db)
 	f.leadTo(p.server)
 	if code := send.wait(); code != 0 {
 		t.Fatalf("exit %d: %s", code, send.stderr)
@@ -148,7 +148,7 @@ func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 func TestSendWaitsForTheFinalAck(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	lines := 1 // of stdout
 	wait := func(args ...string) (*server, string) {
@@ -189,7 +189,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	// It goes on waiting when the relay is killed and started again.
 	s, id = wait()
 	p.kill()
-	p.server = startServer(t, p.db)
+	p.server = startProcess(t, p.db)
 	f.leadTo(p.server)
 	p.ackAs(p.bob, id, "completed", "")
 	want(s, 0, "completed")
@@ -211,7 +211,7 @@ func (p *pair) asAliceAt() []string { return p.aliceEnv(p.url) }
 func TestSendWaitsForTheReply(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	wait := func(args ...string) (*server, fullRecord) {
 		t.Helper()
@@ -264,7 +264,7 @@ func TestSendWaitsForTheReply(t *testing.T) {
 	// The relay is killed and started again, and the answer comes meanwhile.
 	s, m = wait("--idempotency-key", "k")
 	p.kill()
-	p.server = startServer(t, p.db)
+	p.server = startProcess(t, p.db)
 	reply(m, m.CorrelationID, `{"after":"the kill"}`)
 	f.leadTo(p.server)
 	want(s, 0, "{\"after\":\"the kill\"}\n", "")

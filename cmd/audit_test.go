@@ -56,7 +56,7 @@ func TestTheAuditLogOutlivesARestore(t *testing.T) {
 	}
 	runRelay(t, "mecha", "import", lines, "--db", db).wantCode(t, 1)
 	mustRelay(t, "compact", "--db", db)
-	s.terminate()
+	s.end()
 	before := []string{"key create: key_issued", "key create: key_issued"}
 	since := []string{"key rotate: key_rotated", "key revoke: key_revoked", "mecha remove: mecha_removed", "mecha import: import_begun", "mecha import: import_ended", "compact: compacted"}
 	acts := audit(t, db)
@@ -75,7 +75,7 @@ func TestTheAuditLogOutlivesARestore(t *testing.T) {
 	mustRelay(t, "restore", backup, "--db", db, "--force") // a second one doubles nothing
 	wantWhats(t, audit(t, db), slices.Concat(before, since, []string{"restore: restored", "restore: restored"})...)
 	mustRelay(t, "check", "--db", db)
-	startServer(t, db).terminate()
+	startServer(t, db).end()
 	if n := len(audit(t, db, "--since", "2100-01-01")); n != 0 {
 		t.Errorf("%d acts of the future", n)
 	}

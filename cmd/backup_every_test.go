@@ -146,7 +146,7 @@ func TestACopyWithoutAnyWrite(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no SIGTERM")
 	db := tempDB(t)
-	startServer(t, db).terminate()
+	startServer(t, db).end()
 	folder := t.TempDir()
 	mustRelay(t, "backup", filepath.Join(folder, "relay-29990101T000000.000Z.db"), "--db", db)
 	r := runRelay(t, "restore", "--from", folder, "--db", tempDB(t)).wantCode(t, 0, " ahead of this machine's clock, newest write none)")
@@ -155,7 +155,7 @@ func TestACopyWithoutAnyWrite(t *testing.T) {
 	}
 	p := launch(t, exec.Command(binary, "backup", "--every", "1s", "--db", db, folder), nil)
 	p.await(p.stderr, `msg=copied .* position=0 newest_write=none`)
-	p.terminate()
+	p.end()
 }
 
 // A copy that a newer relay wrote is not passed over for an older one.
@@ -207,7 +207,7 @@ func TestARestoreFromAFolder(t *testing.T) {
 	folder := t.TempDir()
 	oldest, middle, newest := "relay-20260101T000000.000Z.db", "relay-20260102T000000.000Z.db", "relay-20260103T000000.000Z.db"
 	mustRelay(t, "backup", filepath.Join(folder, oldest), "--db", db)
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.send(a, a.Address, `{}`)
 	runRelay(t, "restore", "--from", folder, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
 	s.kill()

@@ -24,7 +24,7 @@ func TestTheGoClientsOutliveTheRelay(t *testing.T) {
 	notQuickButForRaces(t)
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
-	p := newPair(t, "--rate-limit", "0")
+	p := newPairWithProcess(t, "--rate-limit", "0")
 	f := newFront(t, p.server)
 	program, n, kills := example(t), questions(), rounds(1, 8)
 	worker := launch(t, exec.Command(program, "worker"), p.bobEnv(f.url))
@@ -32,7 +32,7 @@ func TestTheGoClientsOutliveTheRelay(t *testing.T) {
 	for i := range kills {
 		asker.await(asker.stdout, fmt.Sprintf(`(?m)^%d$`, n*(i+1)/(kills+1)))
 		p.kill()
-		p.server = startServer(t, p.db, "--require-message-signature", "--rate-limit", "0")
+		p.server = startProcess(t, p.db, "--require-message-signature", "--rate-limit", "0")
 		f.leadTo(p.server)
 	}
 	if code := asker.wait(); code != 0 {

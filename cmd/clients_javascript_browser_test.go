@@ -54,7 +54,7 @@ func TestJavaScriptInABrowser(t *testing.T) {
 	keys := issue(t, db, "alice^web", "bob^web")
 	alice, bob := keys[0], keys[1]
 	serve := func() *server {
-		return startServer(t, db, "--allow-origin", ours.URL, "--require-request-signature")
+		return startProcess(t, db, "--allow-origin", ours.URL, "--require-request-signature")
 	}
 	relay := serve()
 	f := newFront(t, relay)

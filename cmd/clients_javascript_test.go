@@ -183,7 +183,7 @@ func TestJavaScriptAsksAndAnswersThroughRestarts(t *testing.T) {
 }
 
 func talkThroughRestarts(t *testing.T, n int, askerArgs, workerArgs []string) {
-	p := newPair(t, "--rate-limit", "0")
+	p := newPairWithProcess(t, "--rate-limit", "0")
 	f := newFront(t, p.server)
 	worker := launch(t, exec.Command(workerArgs[0], append(workerArgs[1:len(workerArgs):len(workerArgs)], "worker")...), p.bobEnv(f.url))
 	asker := launch(t, exec.Command(askerArgs[0], append(askerArgs[1:len(askerArgs):len(askerArgs)], "asker", strconv.Itoa(n))...), append(p.aliceEnv(f.url), "RELAY_TO=bob^talk"))
@@ -193,7 +193,7 @@ func talkThroughRestarts(t *testing.T, n int, askerArgs, workerArgs []string) {
 		eventually(t, patience, fmt.Sprintf("%d answers are there", so), func() bool { return strings.Count(asker.stdout.String(), "\n") >= so })
 		f.loseAnswers(3)
 		p.kill()
-		p.server = startServer(t, p.db, "--require-message-signature", "--rate-limit", "0")
+		p.server = startProcess(t, p.db, "--require-message-signature", "--rate-limit", "0")
 		f.leadTo(p.server)
 	}
 	if code := asker.wait(); code != 0 {

@@ -35,7 +35,7 @@ func TestClientsOfAllLanguagesTalk(t *testing.T) {
 	n, kills := max(questions(), rounds(24, 2000)), rounds(1, 7)
 	scripts, db, flags := mustScript(t), tempDB(t), []string{"--rate-limit", "0", "--max-sockets-per-mecha", "64", "--require-message-signature"}
 	keys := issue(t, db, "go^talk", "python^talk", "javascript^talk")
-	relay := startServer(t, db, flags...)
+	relay := startProcess(t, db, flags...)
 	f := newFront(t, relay)
 	talkers := []*talker{
 		talkGo(t, f.url, keys[0], keys[1].Address, n),
@@ -53,7 +53,7 @@ func TestClientsOfAllLanguagesTalk(t *testing.T) {
 		eventually(t, 10*patience, "some are answered", func() bool { return answers() >= 3*n*(i+1)/(kills+1) })
 		f.loseAnswers(5)
 		relay.kill()
-		relay = startServer(t, db, flags...)
+		relay = startProcess(t, db, flags...)
 		f.leadTo(relay)
 	}
 	eventually(t, 10*patience, "all are answered", func() bool { return answers() == 3*n })

@@ -302,7 +302,7 @@ func TestThePythonExampleOutlivesKills(t *testing.T) {
 	p, db := newPython(t), tempDB(t)
 	keys := issue(t, db, "alice^py", "bob^py")
 	alice, bob := keys[0], keys[1]
-	relay := startServer(t, db, "--rate-limit", "0", "--require-message-signature")
+	relay := startProcess(t, db, "--rate-limit", "0", "--require-message-signature")
 	front := newFront(t, relay)
 	worker := launch(t, p.command("example.py", "worker"), p.env(front.url, bob))
 	asker := launch(t, p.command("example.py", "asker", fmt.Sprint(n)), p.env(front.url, alice, "RELAY_TO="+bob.Address))
@@ -315,7 +315,7 @@ func TestThePythonExampleOutlivesKills(t *testing.T) {
 		}
 		front.loseAnswers(2)
 		relay.kill()
-		relay = startServer(t, db, "--rate-limit", "0", "--require-message-signature")
+		relay = startProcess(t, db, "--rate-limit", "0", "--require-message-signature")
 		front.leadTo(relay)
 	}
 	select {

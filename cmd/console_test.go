@@ -74,9 +74,7 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 	alice := issue(t, db, "alice^demo")[0]
 	s := startServer(t, db)
 	m := s.send(alice, "alice^demo", `{"text":"hello"}`)
-	if code := s.terminate(); code != 0 {
-		t.Fatal(code, s.stderr)
-	}
+	s.end()
 	if r := runRelay(t, "console", "--print-url", "--db", db); r.code != 1 || !strings.Contains(r.err, "no console runs") {
 		t.Errorf("--print-url without a console: %d %s", r.code, r.err)
 	}
@@ -170,9 +168,7 @@ func TestAServerShowsTheConsole(t *testing.T) {
 		t.Errorf("the log: %s", log)
 	}
 	if os.PathSeparator == '/' {
-		if code := s.terminate(); code != 0 {
-			t.Error(code, s.stderr)
-		}
+		s.end()
 	}
 }
 
@@ -180,8 +176,8 @@ func TestAServerShowsTheConsole(t *testing.T) {
 // none.
 func TestDevHasAConsole(t *testing.T) {
 	t.Parallel()
-	one := startServer(t, tempDB(t), "--dev")
-	two := startServer(t, tempDB(t), "--dev")
+	one := startProcess(t, tempDB(t), "--dev")
+	two := startProcess(t, tempDB(t), "--dev")
 	seen := map[string]bool{}
 	for _, s := range []*server{one, two} {
 		shown := s.await(s.stdout, `in a browser: (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
@@ -190,7 +186,7 @@ func TestDevHasAConsole(t *testing.T) {
 		}
 		seen[shown] = true
 	}
-	off := startServer(t, tempDB(t), "--dev", "--console", "off")
+	off := startProcess(t, tempDB(t), "--dev", "--console", "off")
 	off.await(off.stdout, `Ctrl-C`)
 	if strings.Contains(off.stdout.String(), "browser") {
 		t.Error(off.stdout)

@@ -47,7 +47,7 @@ func TestCrashBelowTheFloorOfFreeDiskOnlySendsAreRefused(t *testing.T) {
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^floor", "b^floor")
 	a, b := keys[0], keys[1]
-	s := startServer(t, db, "--min-free-disk", "8000000")
+	s := startProcess(t, db, "--min-free-disk", "8000000")
 	conn := s.dial(b, "")
 	l.send(s, a, "b^floor", "first", 10)
 	m := s.send(a, "b^floor", `{"token":"second"}`)
@@ -96,7 +96,7 @@ func fillsInTheMiddleOfWrites(t *testing.T, n int) {
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
 	began := time.Now()
-	s := startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
+	s := startProcess(t, db, "--min-free-disk", "0", "--rate-limit", "0")
 	for round := range n {
 		stop := make(chan struct{})
 		wait := l.goOn(s, keys[:3], "d^full", 10+1000*(round%4), stop)
@@ -119,7 +119,7 @@ func fillsInTheMiddleOfWrites(t *testing.T, n int) {
 			wantWhole(t, db)
 			s.wantQuietLog(time.Since(began), "the disk is full")
 			began = time.Now()
-			s = startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
+			s = startProcess(t, db, "--min-free-disk", "0", "--rate-limit", "0")
 			l.compare(s, keys[3])
 			continue
 		}

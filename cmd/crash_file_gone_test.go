@@ -45,7 +45,7 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^gone", "b^gone", "c^gone")
-				s := startServer(t, db, "--rate-limit", "0")
+				s := startProcess(t, db, "--rate-limit", "0")
 				wait := l.goOn(s, keys[:2], "c^gone", 200, nil)
 				eventually(t, patience, "messages are accepted", func() bool { return l.count() > 50 })
 				c.take(t, db)
@@ -56,7 +56,7 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 				}
 				c.putBack(t, db)
 				wantWhole(t, db)
-				s = startServer(t, db)
+				s = startProcess(t, db)
 				l.compare(s, keys[2])
 				t.Logf("%d messages: none lost, doubled or out of order", l.count())
 				s.kill()

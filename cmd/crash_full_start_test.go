@@ -20,13 +20,13 @@ func TestCrashAStartOnAFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, l := filepath.Join(dir, name+".db"), newLedger()
 			keys := issue(t, db, "a^start", "b^start")
-			s := startServer(t, db, "--min-free-disk", "0")
+			s := startProcess(t, db, "--min-free-disk", "0")
 			for n := range 20 {
 				l.send(s, keys[0], "b^start", fmt.Sprint(n), 2000)
 			}
 			stop(s)
 			makeRoom := fill(t, dir, 0)
-			s = startServer(t, db, "--min-free-disk", "0")
+			s = startProcess(t, db, "--min-free-disk", "0")
 			startedFull(t, s, l, keys)
 			if name == "stopped" && !strings.Contains(s.stderr.String(), "reads are served, and every write gets 507") {
 				t.Errorf("the index of the log was made:\n%s", s.stderr)
@@ -46,7 +46,7 @@ func TestCrashAStartWithoutAWrite(t *testing.T) {
 	t.Parallel()
 	db, l := tempDB(t), newLedger()
 	keys := issue(t, db, "a^start", "b^start")
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	for n := range 20 {
 		l.send(s, keys[0], "b^start", fmt.Sprint(n), 2000)
 	}
@@ -59,7 +59,7 @@ func TestCrashAStartWithoutAWrite(t *testing.T) {
 	s.ask(keys[0], "POST", "/api/v1/messages", `{"to":"b^start","payload":{}}`).wantProblem(t, 507, "disk_full")
 	s.kill()
 	wantWhole(t, db)
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	l.compare(s, keys[1])
 }
 

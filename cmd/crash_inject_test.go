@@ -86,14 +86,14 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^inject", "b^inject", "c^inject", "d^inject")
-				s := startServer(t, db, "--rate-limit", "0")
+				s := startProcess(t, db, "--rate-limit", "0")
 				wait := l.goOn(s, keys[:3], "d^inject", 40_000, nil) // so that checkpoints come soon
 				eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })
 				inject(t, s, c.call, c.errno, "1", db+c.file)
 				s.wantExit(75, "the store has failed", "disk I/O error")
 				wait()
 				wantWhole(t, db)
-				s = startServer(t, db)
+				s = startProcess(t, db)
 				l.compare(s, keys[3])
 				t.Logf("%d messages accepted, %d without an outcome: none lost, doubled or out of order", l.count(), len(l.open))
 				s.kill()
@@ -126,7 +126,7 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 func fullForACall(t *testing.T, suffix, errno string) {
 	db, l := tempDB(t), newLedger()
 	keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
-	s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
+	s := startProcess(t, db, "--rate-limit", "0", "--min-free-disk", "0")
 	stop := make(chan struct{})
 	room := 40_000 // so that the log soon needs to be copied into the file, or a larger index
 	if suffix == "-wal" {
@@ -156,7 +156,7 @@ func fullForACall(t *testing.T, suffix, errno string) {
 	l.compare(s, keys[3])
 	s.kill()
 	wantWhole(t, db)
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	l.compare(s, keys[3])
 	t.Logf("%d messages accepted, refused: %v: none lost, doubled or out of order", l.count(), l.codes)
 	if l.codes["store_failed"]+l.codes["internal"] > 0 {

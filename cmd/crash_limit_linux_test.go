@@ -11,7 +11,7 @@ func TestCrashAFileMayNotGrow(t *testing.T) {
 	t.Parallel()
 	db, l := tempDB(t), newLedger()
 	keys := issue(t, db, "a^limit", "b^limit", "c^limit")
-	s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
+	s := startProcess(t, db, "--rate-limit", "0", "--min-free-disk", "0")
 	stop := make(chan struct{})
 	wait := l.goOn(s, keys[:2], "c^limit", 40_000, stop)
 	eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })

@@ -18,7 +18,7 @@ func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 	db, l := tempDB(t), newLedger()
 	keys := issue(t, db, "a^pause", "b^pause", "c^pause", "d^pause", "listener^pause")
 	listener := keys[4]
-	s := startServer(t, db, "--rate-limit", "0")
+	s := startProcess(t, db, "--rate-limit", "0")
 	r := &recipient{crash: &crash{t: t, server: s}, agent: listener}
 	r.heard = []string{s.send(listener, "a^pause", `{}`).MessageID} // a place to start from
 	total := 0

@@ -14,11 +14,11 @@ func TestCrashAReadOnlyFileSystemIsRefusedAtTheStart(t *testing.T) {
 	dir := mountTmpfs(t, 16)
 	db := filepath.Join(dir, "relay.db")
 	a := issue(t, db, "a^ro")[0]
-	s := startServer(t, db, "--min-free-disk", "0")
+	s := startProcess(t, db, "--min-free-disk", "0")
 	m := s.send(a, "a^ro", `{}`)
 	for _, clean := range []bool{false, true} { // with a log that is not copied yet, and without
 		if clean {
-			s = startServer(t, db, "--min-free-disk", "0")
+			s = startProcess(t, db, "--min-free-disk", "0")
 			s.terminate()
 		} else {
 			s.kill()
@@ -30,7 +30,7 @@ func TestCrashAReadOnlyFileSystemIsRefusedAtTheStart(t *testing.T) {
 		}
 		mount(t, "-o", "remount,rw", dir)
 	}
-	s = startServer(t, db, "--min-free-disk", "0")
+	s = startProcess(t, db, "--min-free-disk", "0")
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != m.MessageID {
 		t.Errorf("%+v", h)
 	}
@@ -42,7 +42,7 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	dir, damage := mountExt4(t)
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^ro", "b^ro", "c^ro")
-	s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
+	s := startProcess(t, db, "--rate-limit", "0", "--min-free-disk", "0")
 	wait := l.goOn(s, keys[:2], "c^ro", 500, nil)
 	eventually(t, patience, "messages are accepted", func() bool { return l.count() > 50 })
 	damage()
@@ -63,7 +63,7 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 		}
 	}
 	wantWhole(t, copied)
-	s = startServer(t, copied)
+	s = startProcess(t, copied)
 	l.compare(s, keys[2])
 	t.Logf("%d messages accepted, %d without an outcome: none lost, doubled or out of order", l.count(), len(l.open))
 }

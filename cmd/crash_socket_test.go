@@ -120,7 +120,7 @@ func TestCrashKilledWhileSocketsSend(t *testing.T) {
 	}
 	again, most, rounds := 0, rounds(100, 2000), rounds(1, 30)
 	for round := range rounds + 1 {
-		server := startServer(t, db, "--rate-limit", "0", "--socket-rate-limit", "0", "--max-pending", "0")
+		server := startProcess(t, db, "--rate-limit", "0", "--socket-rate-limit", "0", "--max-pending", "0")
 		conns := make([]*websocket.Conn, len(senders))
 		for i, s := range senders {
 			conns[i] = server.dial(s.agent, "?sync_limit=0")

@@ -88,7 +88,7 @@ func newCrash(t *testing.T) *crash {
 }
 
 func (c *crash) start() {
-	c.server = startServer(c.t, c.db, "--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
+	c.server = startProcess(c.t, c.db, "--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
 }
 
 // each runs f for all senders, g for all recipients and h, if there is one, for

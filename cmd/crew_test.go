@@ -71,7 +71,7 @@ func TestAMessageToACrewIsThereForAllOrNone(t *testing.T) {
 		return ids
 	}
 	for round := range rounds(2, 30) {
-		s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
+		s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0")
 		ctx, kill := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -100,7 +100,7 @@ func TestAMessageToACrewIsThereForAllOrNone(t *testing.T) {
 		all.Wait()
 	}
 	mustRelay(t, "check", db)
-	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
+	s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0")
 	got := map[string][]string{} // ids by the text of the payload, in the order of the recipients
 	for i, a := range crew {
 		for _, m := range s.history(a, "direction=in&include=payload") {

@@ -62,7 +62,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 	command := asNobody(t)
 	db := tempDB(t)
 	keys := issue(t, db, "a^denied")
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.send(keys[0], "a^denied", `{}`)
 	for _, dir := range []string{filepath.Dir(db), filepath.Dir(filepath.Dir(db))} {
 		info, err := os.Stat(dir)

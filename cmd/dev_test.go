@@ -11,7 +11,7 @@ import (
 
 func TestDevForMachines(t *testing.T) {
 	db := tempDB(t)
-	s := startServer(t, db, "--dev", "--json")
+	s := startProcess(t, db, "--dev", "--json")
 	v := parse[map[string]string](t, []byte(s.await(s.stdout, `(?s).*\n`)[0]))
 	if v["url"] != s.url || v["db"] != db {
 		t.Errorf("%v; the server is at %s with %s", v, s.url, db)
@@ -83,7 +83,7 @@ func TestDevKeepsItsKeys(t *testing.T) {
 	file := db + ".dev-keys"
 	start := func() map[string]string {
 		t.Helper()
-		s := startServer(t, db, "--dev", "--json")
+		s := startProcess(t, db, "--dev", "--json")
 		v := parse[map[string]string](t, []byte(s.await(s.stdout, `(?s).*\n`)[0]))
 		for _, address := range []string{"alice^demo", "bob^demo"} {
 			s.ask(agent{Address: address, Key: v[address]}, "GET", "/api/v1/whoami", "").want(t, 200)

@@ -24,7 +24,7 @@ func TestWhatCameDueWithoutAServerComesAtTheStart(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, tempDB(t))
+			s := startProcess(t, tempDB(t))
 			k := issue(t, s.db, "alice^due", "bob^due")
 			alice, bob := k[0], k[1]
 			send := func(more string) string {
@@ -39,7 +39,7 @@ func TestWhatCameDueWithoutAServerComesAtTheStart(t *testing.T) {
 			s.kill()
 			c.pass(t, s.db, due)
 
-			s = startServer(t, s.db)
+			s = startProcess(t, s.db)
 			started := time.Now()
 			for id, want := range map[string]string{
 				leased:   "accepted, claimed, returned",

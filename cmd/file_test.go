@@ -17,19 +17,19 @@ import (
 func TestTwoServersCannotServeOneFile(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
 
 	a := issue(t, db, "a^files")[0]
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one goes on
 	s.kill()
-	startServer(t, db).ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the lock ends with the process
+	startProcess(t, db).ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the lock ends with the process
 }
 
 func TestTwoServersCannotServeOneFileUnderTwoNames(t *testing.T) {
 	notOnWindows(t, "links need privileges")
 	db := tempDB(t)
-	startServer(t, db)
+	startProcess(t, db)
 	link := tempDB(t)
 	if err := os.Symlink(db, link); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 	}
 	db := filepath.Join(t.TempDir(), name)
 	a := issue(t, db, "a^files")[0]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.send(a, "a^files", `{}`)
 	if s.terminate() != 0 {
 		t.Error("no clean exit")
@@ -198,7 +198,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 			continue // and killed again
 		}
 		a := issue(t, db, "a^start")[0]
-		s = startServer(t, db)
+		s = startProcess(t, db)
 		s.send(a, "a^start", `{}`)
 		if h := s.history(a, ""); len(h) != 1 {
 			t.Fatalf("%+v", h)
@@ -238,7 +238,7 @@ func TestADamagedFileStopsTheProcess(t *testing.T) {
 	notOnWindows(t, "an open file cannot be overwritten")
 	db := tempDB(t)
 	a := issue(t, db, "a^damage")[0]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.send(a, "a^damage", `{}`)
 	for _, name := range []string{db, db + "-wal"} {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)

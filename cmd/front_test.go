@@ -107,9 +107,20 @@ type pair struct {
 
 func newPair(t testing.TB, args ...string) *pair {
 	t.Helper()
+	return newPairWith(t, startServer, args)
+}
+
+// newPairWithProcess has a relay that can be killed.
+func newPairWithProcess(t testing.TB, args ...string) *pair {
+	t.Helper()
+	return newPairWith(t, startProcess, args)
+}
+
+func newPairWith(t testing.TB, start func(testing.TB, string, ...string) *server, args []string) *pair {
+	t.Helper()
 	db := tempDB(t)
 	keys := issue(t, db, "alice^talk", "bob^talk")
-	p := &pair{server: startServer(t, db, append(args, "--require-message-signature")...), alice: keys[0], bob: keys[1]}
+	p := &pair{server: start(t, db, append(args, "--require-message-signature")...), alice: keys[0], bob: keys[1]}
 	state := "XDG_STATE_HOME=" + t.TempDir()
 	p.aliceEnv = func(url string) []string { return []string{"RELAY_URL=" + url, "RELAY_KEY=" + p.alice.Key, state} }
 	p.bobEnv = func(url string) []string { return []string{"RELAY_URL=" + url, "RELAY_KEY=" + p.bob.Key, state} }

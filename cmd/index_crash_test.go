@@ -77,7 +77,7 @@ func newIndexCrash(t *testing.T) *indexCrash {
 }
 
 func (c *indexCrash) start() {
-	c.server = startServer(c.t, c.db, "--rate-limit", "0", "--auth-failure-limit", "0")
+	c.server = startProcess(c.t, c.db, "--rate-limit", "0", "--auth-failure-limit", "0")
 }
 
 func (c *indexCrash) each(f func(*changer)) { allAtOnce(c.t, c.changers, f) }

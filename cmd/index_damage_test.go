@@ -67,7 +67,7 @@ func makeDamageable(t *testing.T) {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^damage","profile":{"description":"knows the number%d and the weather"}}`+"\n", i, i)
 	}
 	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines.String()).wantCode(t, 0)
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.wantAllFound(keys[0])
 	if code := s.terminate(); code != 0 {
 		t.Fatalf("exit %d:\n%s", code, s.stderr)
@@ -141,7 +141,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 			t.Parallel()
 			db, index, keys := indexed(t)
 			c.damage(t, index)
-			s := startServer(t, db)
+			s := startProcess(t, db)
 			s.wantServed(keys[0], keys[1])
 			s.await(s.stderr, c.says)
 			s.wantAllFound(keys[0])
@@ -154,7 +154,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 
 			// The new index holds. If bleve went on from an older state, the server says so
 			// again until a change has been written.
-			s = startServer(t, db)
+			s = startProcess(t, db)
 			s.wantAllFound(keys[0])
 			if c.says == anew && strings.Contains(s.stderr.String(), "level=WARN") {
 				t.Errorf("it is damaged again:\n%s", s.stderr)
@@ -173,7 +173,7 @@ func TestAnIndexThatIsInUseHoldsUpNoMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.await(s.stderr, `level=ERROR msg="searches are refused[^"]*" folder=\S+ cause="search: the index is in use by another process"`)
 	s.wantServed(keys[0], keys[1])
 	ans := s.ask(keys[0], "POST", "/api/v1/search", `{"query":"weather"}`, "Prefer", "wait=5")

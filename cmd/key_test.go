@@ -180,7 +180,7 @@ func TestWhenAKeyWasLastUsed(t *testing.T) {
 	conn := s.dial(b, "")
 	mustRelay(t, "key", "revoke", b.KeyID, "--db", db)
 	wantClosed(t, conn, websocket.StatusPolicyViolation, soon) // now the server knows
-	s.terminate()
+	s.end()
 	used := parse[struct {
 		At *time.Time `json:"last_used_at"`
 	}](t, []byte(mustRelay(t, "key", "list", "a^keys", "--json", "--db", db)))

@@ -105,7 +105,7 @@ func (m *market) mustRank(exchanges float64, order ...agent) (hits []ranked) {
 // startAgain starts the server again, after something was done to the files.
 func (m *market) startAgain(between func(), args ...string) {
 	m.t.Helper()
-	m.terminate()
+	m.end()
 	between()
 	m.server = startServer(m.t, m.db, args...)
 }

@@ -56,9 +56,9 @@ func TestAServerThatDoesNotLearn(t *testing.T) {
 	body := fmt.Sprintf(`{"to":"bob^talk","payload":{},"search_id":%q}`, found.ID)
 	sent := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated))
 	p.ask(p.bob, "POST", "/api/v1/messages/"+sent.MessageID+"/ack", `{"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`).want(t, http.StatusOK)
-	p.terminate() // what was acknowledged would be counted at the latest at the next start
+	p.end() // what was acknowledged would be counted at the latest at the next start
 	s := startServer(t, p.db, "--learn-half-life", "30d")
-	s.terminate()
+	s.end()
 	if got := p.words(); len(got) != 0 {
 		t.Errorf("learned %q", got)
 	}

@@ -26,7 +26,7 @@ func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^lock")[0]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	ready := func() answer { return s.ask(a, "GET", "/readyz", "") }
 	ready().want(t, http.StatusOK)
 	for range 2 {
@@ -73,7 +73,7 @@ func revokedWhileTheWriterWaits(t *testing.T, besideOthers func()) bool {
 	db := tempDB(t)
 	keys := issue(t, db, "a^lock", "b^lock")
 	a, b := keys[0], keys[1]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	conn := s.dial(a, "")
 	n := startNeighbour(t, db)
 	n.does("BEGIN IMMEDIATE")
@@ -114,7 +114,7 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^lock")[0]
-	s := startServer(t, db, "--rate-limit", "0")
+	s := startProcess(t, db, "--rate-limit", "0")
 	file := filepath.Join(t.TempDir(), "agents.jsonl")
 	many := rounds(1_500, 20_000)
 	var lines strings.Builder
@@ -164,7 +164,7 @@ func TestAReaderThatStandsStillIsNamed(t *testing.T) {
 	notOnWindows(t, "there is no SIGSTOP")
 	db := tempDB(t)
 	a := issue(t, db, "a^log")[0]
-	s := startServer(t, db, "--rate-limit", "0")
+	s := startProcess(t, db, "--rate-limit", "0")
 	large := fmt.Sprintf(`{"text":"%0900000d"}`, 1)
 	n := startNeighbour(t, db)
 	n.does("BEGIN")

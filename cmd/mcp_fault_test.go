@@ -116,7 +116,7 @@ func TestMCPSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "a^restart", "b^restart")
-	s := startServer(t, db, "--addr", scratch.Addr(t)) // it is started again there
+	s := startProcess(t, db, "--addr", scratch.Addr(t)) // it is started again there
 	a, b := newLLM(t, s.url, keys[0], ""), newLLM(t, s.url, keys[1], "")
 	waiting := make(chan said, 1)
 	go func() {
@@ -163,7 +163,7 @@ func TestMCPStartsBeforeItsRelay(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^away")[0]
-	s := startServer(t, db, "--addr", scratch.Addr(t)) // it is started again there
+	s := startProcess(t, db, "--addr", scratch.Addr(t)) // it is started again there
 	s.kill()
 	m := newLLM(t, s.url, a, "", "RELAY_RETRY=1s")
 	m.call("check_inbox", `{}`).fails("unreachable")
@@ -289,7 +289,7 @@ func TestMCPEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "a^ends", "b^ends")
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	for name, end := range map[string]func(m *rawMCP){
 		"stdin":   func(m *rawMCP) { m.in.Close() },
 		"SIGTERM": func(m *rawMCP) { m.cmd.Process.Signal(syscall.SIGTERM) },

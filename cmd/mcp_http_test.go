@@ -252,7 +252,7 @@ func TestMCPOverHTTPBearsSlowClients(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "slow^acme", "other^acme")
-	s := startServer(t, db, "--mcp", "--max-connections", "40", "--body-timeout", "1s")
+	s := startProcess(t, db, "--mcp", "--max-connections", "40", "--body-timeout", "1s")
 	payload := `{"text":"` + strings.Repeat("x", 90_000) + `"}`
 	id := s.send(keys[1], "slow^acme", payload).MessageID
 	for i := range 60 {

@@ -224,7 +224,7 @@ func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
 	if _, _, err := conn.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.terminate() // at once: the notes are written on the way out
+	s.end() // at once: the notes are written on the way out
 	got := parse[trace](t, []byte(mustRelay(t, "message", "trace", live.MessageID, "--json", "--db", s.db)))
 	if !slices.Equal(got.events(), []string{"accepted", "pushed"}) {
 		t.Errorf("after the stop: %q", got.events())
@@ -390,10 +390,10 @@ func TestColours(t *testing.T) {
 func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	notOnWindows(t, "permissions are others")
 	t.Parallel()
-	s := startServer(t, tempDB(t))
+	s := startProcess(t, tempDB(t))
 	keys := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(keys[0], "bob^x", `{}`)
-	s.terminate()
+	s.end()
 	dir := filepath.Dir(s.db)
 	read := func(args ...string) result {
 		c := exec.Command(binary, append(args, "--db", s.db)...)
@@ -414,7 +414,7 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s = startServer(t, s.db)
+	s = startProcess(t, s.db)
 	s.send(keys[0], "bob^x", `{}`)
 	s.kill()
 	if err := os.Remove(s.db + "-shm"); err != nil {
@@ -429,7 +429,7 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	startServer(t, s.db).terminate()
+	startProcess(t, s.db).terminate()
 	if err := os.WriteFile(s.db+"-wal", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 	finish(t, mounted(t, backup, at, []string{"check", at}), nil, "").wantCode(t, 0) // a backup has no log
 
 	// The mount of the folder is right: both sides see one log and one lock.
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.send(a, a.Address, `{}`)
 	folder := t.TempDir()
 	there := filepath.Join(folder, "relay.db")
@@ -98,7 +98,7 @@ func TestAFileThatIsLockedUnderAnotherNameIsOpenedByNobody(t *testing.T) {
 	f.Close()
 
 	// A server has that lock, and its own commands are let in.
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	if f, err = os.Open(db); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	a := issue(t, db, "a^names")[0]
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	mustRelay(t, "backup", backup, "--db", db)
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	s.send(a, a.Address, `{"n":1}`)
 	for _, other := range []string{filepath.Join(filepath.Dir(db), "other.db"), filepath.Join(t.TempDir(), "relay.db")} {
 		if err := os.Link(db, other); err != nil {
@@ -75,7 +75,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 		if err := os.Remove(other); err != nil {
 			t.Fatal(err)
 		}
-		s = startServer(t, db)
+		s = startProcess(t, db)
 	}
 	mustRelay(t, "check", "--db", db)
 	if h := s.history(a, ""); len(h) != 3 {

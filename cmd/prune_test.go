@@ -44,7 +44,7 @@ func TestPruneRemovesOldMessages(t *testing.T) {
 			t.Errorf("after %s: %+v", cursor, got)
 		}
 	}
-	s.terminate()
+	s.end()
 	runRelay(t, "prune", "--db", db).wantCode(t, 2, "--older-than is required")
 	runRelay(t, "prune", "--older-than", "1ms", "--db", db).wantCode(t, 2, "--older-than is required")
 	eventually(t, patience, "the last is old enough", func() bool {
@@ -57,7 +57,7 @@ func TestPruneRemovesOldMessages(t *testing.T) {
 	s = startServer(t, db, "--retention", "1s")
 	s.send(alice, bob.Address, `{}`)
 	eventually(t, patience, "it is gone", func() bool { return len(s.history(bob, "direction=in")) == 0 })
-	s.terminate()
+	s.end()
 	if last := audit(t, db)[6:]; len(last) == 0 || last[0].Command != "serve" || last[0].What != "messages_pruned" || !strings.HasPrefix(last[0].Detail, "1 messages by their age") {
 		t.Errorf("%+v", last)
 	}
@@ -76,7 +76,7 @@ func TestCrashKilledWhileItRemovesMessages(t *testing.T) {
 	last := ""
 	removed := false
 	for round := range rounds(2, 40) {
-		s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0", "--retention", "1s", "--keep-expired", "1s")
+		s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0", "--retention", "1s", "--keep-expired", "1s")
 		var traffic sync.WaitGroup
 		for n, from := range all {
 			traffic.Go(func() { // until the server is gone
@@ -116,7 +116,7 @@ func TestCrashKilledWhileItRemovesMessages(t *testing.T) {
 		mustRelay(t, "check", db)
 		ask.kill()
 	}
-	s := startServer(t, db) // which removes nothing by itself, however late the messages are read
+	s := startProcess(t, db) // which removes nothing by itself, however late the messages are read
 	fresh := s.send(all[0], all[1].Address, `{"fresh":true}`).MessageID
 	if issued[fresh] || fresh <= last {
 		t.Errorf("%s was issued after %s", fresh, last)

@@ -1,8 +1,8 @@
 // Package cmd_test runs the program as people and their agents do: as a
 // process, over the network. Nothing here reaches into the program, and
 // requests are signed by the interface's own words, not by the relay's code.
-// Short commands run in this process, by the function that main calls (run); the long form
-// starts a process for these too.
+// Short commands run in this process, by the function that main calls (run), and so do relays
+// that no test kills (startServer); the long form starts processes for these too.
 package cmd_test
 
 import (

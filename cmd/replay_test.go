@@ -114,7 +114,7 @@ func TestNoRecordedRequestWorksAfterAKillOrAStop(t *testing.T) {
 	db := tempDB(t)
 	all := issue(t, db, "alice^replay", "bob^replay")
 	alice, bob := all[0], all[1]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	recorded := s.mustRecord(alice, bob)
 	ends := map[string]func(*server){
 		"kill":                func(s *server) { s.kill() },
@@ -124,7 +124,7 @@ func TestNoRecordedRequestWorksAfterAKillOrAStop(t *testing.T) {
 	}
 	for name, end := range ends {
 		end(s)
-		s = startServer(t, db)
+		s = startProcess(t, db)
 		before := len(s.history(bob, "state=delivered"))
 		s.wantRefused(recorded, "nonce_reused")
 		if strings.Contains(s.stderr.String(), "signed before this start") {
@@ -148,7 +148,7 @@ func TestNoRecordedRequestWorksAfterAPowerCut(t *testing.T) {
 	db := tempDB(t)
 	all := issue(t, db, "alice^replay", "bob^replay")
 	alice, bob := all[0], all[1]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	first := s.mustRecord(alice, bob)
 	backup := tempDB(t)
 	mustRelay(t, "backup", backup, "--db", db)
@@ -165,14 +165,14 @@ func TestNoRecordedRequestWorksAfterAPowerCut(t *testing.T) {
 		"a folder in the ring's place": func() { os.Remove(db + "-nonces"); os.MkdirAll(db+"-nonces/x", 0o700) },
 	} {
 		cut()
-		s = startServer(t, db)
+		s = startProcess(t, db)
 		s.await(s.stderr, "signed before this start")
 		s.wantRefused(first, "timestamp_out_of_range", "nonce_reused")
 		s.wantWorking(alice, bob)
 		// The rule outlives a stop and a kill.
 		for _, end := range []func(){func() { s.terminate() }, func() { s.kill() }} {
 			end()
-			s = startServer(t, db)
+			s = startProcess(t, db)
 			s.wantRefused(first, "timestamp_out_of_range", "nonce_reused")
 			s.wantWorking(alice, bob)
 		}
@@ -183,7 +183,7 @@ func TestNoRecordedRequestWorksAfterAPowerCut(t *testing.T) {
 		}
 	}
 	mustRelay(t, "restore", backup, "--db", db, "--force")
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	s.wantRefused(first, "timestamp_out_of_range", "nonce_reused")
 	s.wantWorking(alice, bob)
 }
@@ -195,7 +195,7 @@ func TestCrashTheDiskIsFullForTheNonces(t *testing.T) {
 	dir := mountTmpfs(t, 24)
 	db := filepath.Join(dir, "relay.db")
 	a := issue(t, db, "a^nonces")[0]
-	s := startServer(t, db, "--min-free-disk", "0")
+	s := startProcess(t, db, "--min-free-disk", "0")
 	makeRoom := fill(t, dir, 0)
 	read := a.request("GET", "/api/v1/whoami", "")
 	if got := s.statusOf(read); got != 200 {
@@ -210,7 +210,7 @@ func TestCrashTheDiskIsFullForTheNonces(t *testing.T) {
 	if code := s.terminate(); code != 0 {
 		t.Errorf("exit %d: %s", code, s.stderr)
 	}
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	s.wantRefused(map[string]request{"read": read}, "timestamp_out_of_range")
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
 
@@ -222,7 +222,7 @@ func TestCrashTheDiskIsFullForTheNonces(t *testing.T) {
 	s.kill()
 	makeRoom = fill(t, dir, 0)
 	defer makeRoom()
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	s.wantRefused(map[string]request{"read": read}, "nonce_reused", "timestamp_out_of_range")
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
 }

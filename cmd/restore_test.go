@@ -12,7 +12,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	db := tempDB(t)
 	dir := filepath.Dir(db)
 	a := issue(t, db, "a^restore")[0]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	old := s.send(a, a.Address, `{"n": 1}`)
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	mustRelay(t, "backup", backup, "--db", db)
@@ -28,7 +28,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
 	wantFiles(t, dir, "relay.db", "relay.db-nonces", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; used nonces stay used
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != old.MessageID {
 		t.Errorf("%+v", h)
 	}
@@ -43,7 +43,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	mustRelay(t, "check", r.Kept)
 	kept := tempDB(t)
 	mustRelay(t, "restore", r.Kept, "--db", kept)
-	if h := startServer(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
+	if h := startProcess(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
 		t.Errorf("%+v", h)
 	}
 }
@@ -62,7 +62,7 @@ func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 	mustRelay(t, "key", "rotate", keys[1].KeyID, "--overlap", "0s", "--db", db)
 	works := func(want ...int) {
 		t.Helper()
-		s := startServer(t, db)
+		s := startProcess(t, db)
 		for i, status := range want {
 			s.ask(keys[i], "GET", "/api/v1/whoami", "").want(t, status)
 		}

@@ -47,7 +47,7 @@ func runForSecrets(t *testing.T, format string) {
 		typo.Key = a.Key[:len(a.Key)-1] + "y"
 	}
 	elsewhere := issue(t, tempDB(t), "a^secrets")[0] // well-formed, of another relay
-	s := startServer(t, db, "--log-format", format, "--log-level", "debug", "--rate-limit", "5", "--rate-burst", "40", "--max-body", "2000", "--auth-failure-limit", "1")
+	s := startProcess(t, db, "--log-format", format, "--log-level", "debug", "--rate-limit", "5", "--rate-burst", "40", "--max-body", "2000", "--auth-failure-limit", "1")
 	secrets := []string{a.Key, *a.Secret, b.Key, *b.Secret, plain.Key, typo.Key, elsewhere.Key}
 
 	var said strings.Builder

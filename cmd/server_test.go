@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"relay/cmd/relaytest"
+
 	"github.com/coder/websocket"
 )
 
@@ -45,11 +47,12 @@ func (o *output) String() string {
 	return text
 }
 
-// server is a relay serve that runs.
+// server is a relay serve that runs: in this process, or in one of its own.
 type server struct {
 	t              testing.TB
 	url, db        string
 	stdout, stderr *output
+	relay          *relaytest.Relay // nil: it has a process
 	cmd            *exec.Cmd
 	exited         chan struct{}
 	node           bool // of a cluster: it may be without its lease for a moment, and ask and dial wait until it has it
@@ -58,12 +61,30 @@ type server struct {
 // serveInCluster starts a server as a node of a cluster; nil: servers are alone.
 var serveInCluster func(t testing.TB, env []string, db string, args []string) *server
 
-// startServer runs relay serve on a free port and returns when it is ready.
+// startServer runs a relay on a free port, in this process, and returns when it is ready. The long form
+// starts a process.
 func startServer(t testing.TB, db string, args ...string) *server {
+	t.Helper()
+	if *long || serveInCluster != nil {
+		return startProcess(t, db, args...)
+	}
+	s := &server{t: t, db: db, stderr: newOutput(), exited: make(chan struct{})}
+	s.relay = relaytest.StartWith(t, s.stderr, append([]string{"--db", db}, args...)...)
+	s.url = s.relay.URL
+	if !isReady(s.url) {
+		t.Fatalf("not ready:\n%s", s.stderr)
+	}
+	return s
+}
+
+// startProcess is startServer for a test that needs a process: it kills it, sends it signals, limits it,
+// wants its exit code, or what it prints.
+func startProcess(t testing.TB, db string, args ...string) *server {
 	t.Helper()
 	return startServerIn(t, nil, db, args...)
 }
 
+// startServerIn is startProcess with more environment.
 func startServerIn(t testing.TB, env []string, db string, args ...string) *server {
 	t.Helper()
 	if serveInCluster != nil {
@@ -114,6 +135,9 @@ func launch(t testing.TB, c *exec.Cmd, env []string) *server {
 // await waits until the output matches.
 func (s *server) await(o *output, pattern string) []string {
 	s.t.Helper()
+	if o == nil {
+		s.needsProcess()
+	}
 	re, late := regexp.MustCompile(pattern), time.After(patience)
 	for {
 		text, more := o.read()
@@ -144,8 +168,32 @@ func (s *server) ended() bool {
 
 // kill is kill -9. Killing what has ended is fine.
 func (s *server) kill() {
+	s.needsProcess()
 	s.cmd.Process.Kill()
 	<-s.exited
+}
+
+func (s *server) needsProcess() {
+	s.t.Helper()
+	if s.relay != nil {
+		s.t.Fatal("this needs a process: see startProcess")
+	}
+}
+
+// end stops a server in order.
+func (s *server) end() {
+	s.t.Helper()
+	switch {
+	case s.relay == nil:
+		if code := s.terminate(); code != 0 {
+			s.t.Errorf("exit %d:\n%s", code, s.stderr)
+		}
+	case !s.ended():
+		if err := s.relay.Stop(); err != nil {
+			s.t.Error(err)
+		}
+		close(s.exited)
+	}
 }
 
 // terminate sends SIGTERM and gives the exit code.
@@ -156,6 +204,7 @@ func (s *server) terminate() int {
 
 func (s *server) signal(sig os.Signal) int {
 	s.t.Helper()
+	s.needsProcess()
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatal(err)
 	}
@@ -164,6 +213,7 @@ func (s *server) signal(sig os.Signal) int {
 
 func (s *server) wait() int {
 	s.t.Helper()
+	s.needsProcess()
 	select {
 	case <-s.exited:
 	case <-time.After(patience):

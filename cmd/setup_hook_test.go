@@ -149,11 +149,11 @@ func TestASessionHasOneWait(t *testing.T) {
 func TestTheBellSurvivesARestartOfTheRelay(t *testing.T) {
 	t.Parallel()
 	addr := scratch.Addr(t) // which the system gives to nobody meanwhile
-	p := newPair(t, "--addr", addr)
+	p := newPairWithProcess(t, "--addr", addr)
 	h := p.armed(p.hook("s"))
 	p.kill()
 	early := p.hook("early") // before there is a relay
-	p.server = startServer(t, p.db, "--addr", addr)
+	p.server = startProcess(t, p.db, "--addr", addr)
 	id := p.send(p.alice, "bob^talk", `{}`).MessageID
 	h.wantBell(id)
 	early.wantBell(id)

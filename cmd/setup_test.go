@@ -272,7 +272,7 @@ func (f diagnosis) want(t *testing.T, check, state, text string) {
 
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
+	p := newPairWithProcess(t)
 	h := newHouse(t)
 	h.doctor(1).want(t, "key", "problem", "There is no key")
 

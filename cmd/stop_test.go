@@ -75,7 +75,7 @@ func finishesWhatIsUnderWay(t *testing.T) bool {
 	db := tempDB(t)
 	keys := issue(t, db, "alice^stop", "bob^stop", "carol^stop")
 	alice, bob, carol := keys[0], keys[1], keys[2]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	sockets := []*websocket.Conn{s.dial(alice, ""), s.dial(bob, ""), s.dial(bob, "?sync_limit=0")}
 	finishSend := slowSend(s, alice, `{"to":"bob^stop","payload":{"text":"nearly"}}`)
 	polled := make(chan answer, 1)
@@ -109,7 +109,7 @@ func finishesWhatIsUnderWay(t *testing.T) bool {
 	}
 	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock") // the log has been copied back
 
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != m.MessageID {
 		t.Errorf("after the restart bob has %+v", h)
 	}
@@ -131,7 +131,7 @@ func acknowledgementsCount(t *testing.T) bool {
 	db := tempDB(t)
 	keys := issue(t, db, "alice^stop", "bob^stop")
 	alice, bob := keys[0], keys[1]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	const n = 400
 	var wg sync.WaitGroup
 	for range 8 {
@@ -163,7 +163,7 @@ func acknowledgementsCount(t *testing.T) bool {
 	if got := <-code; got != 0 {
 		t.Errorf("exit %d:\n%s", got, s.stderr)
 	}
-	s = startServer(t, db)
+	s = startProcess(t, db)
 	pending := s.history(bob, "state=pending")
 	if len(pending) > 0 && !late {
 		t.Errorf("%d of %d messages are still pending", len(pending), n)
@@ -177,7 +177,7 @@ func TestNobodyCanHoldUpTheStop(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^stop")[0]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	idle, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestNothingIsAcceptedWhileItStops(t *testing.T) {
 func acceptsNothingMore(t *testing.T) bool {
 	db := tempDB(t)
 	a := issue(t, db, "a^stop")[0]
-	s := startServer(t, db)
+	s := startProcess(t, db)
 	conn := s.dial(a, "")
 	finishSend := slowSend(s, a, `{"to":"a^stop","payload":{}}`)
 	code, told := make(chan int, 1), time.Now()

@@ -125,7 +125,7 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 func TestSIGHUPWithoutTLS(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
 	t.Parallel()
-	s := startServer(t, tempDB(t))
+	s := startProcess(t, tempDB(t))
 	s.cmd.Process.Signal(syscall.SIGHUP)
 	s.await(s.stderr, "no TLS certificate to read again")
 	resp, err := client.Get(s.url + "/readyz")
@@ -252,7 +252,7 @@ func TestOpenFoldersAndFilesAreAWarning(t *testing.T) {
 		if err := os.Chmod(filepath.Dir(db), row.folder); err != nil {
 			t.Fatal(err)
 		}
-		s := startServer(t, db)
+		s := startProcess(t, db)
 		if text := s.stderr.String(); row.says == "" && strings.Contains(text, "WARN") || !strings.Contains(text, row.says) {
 			t.Errorf("folder %v, file %v:\n%s", row.folder, row.file, text)
 		}

@@ -101,7 +101,7 @@ type warmLetter struct {
 }
 
 func (w *warm) start() {
-	w.server = startServer(w.t, w.db, "--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
+	w.server = startProcess(w.t, w.db, "--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
 	w.copier.start(w.db)
 }
 

@@ -37,6 +37,7 @@ type Instance struct {
 	others []*nethttp.Server // on the addresses of parts
 	parts  parts             // that have started
 	failed chan error        // gets the error when the store or the listener fails
+	endLog func()            // nil: the log goes on
 }
 
 // URL is where the relay answers.
@@ -47,15 +48,25 @@ func (in *Instance) DB() *db.DB { return in.db }
 
 const shutdownTimeout = 5 * time.Second
 
-// Start serves as relay serve does with these flags, without its signals and its words. The
-// environment does not count.
+// Start serves as relay serve does with these flags, without its signals and the words of
+// --dev. The environment does not count. Without a log it is that of relay serve, on a.Stderr.
 func Start(ctx context.Context, a *cli.App, log *slog.Logger, flags ...string) (*Instance, error) {
 	s, f := newSettings(), pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	s.flags(f)
 	if err := cmp.Or(f.Parse(flags), s.check()); err != nil {
 		return nil, err
 	}
-	return (&app{a}).start(ctx, s, log)
+	end := func() {}
+	if log == nil {
+		log, end = a.Logger(s.LogFormat, s.LogLevel)
+	}
+	in, err := (&app{a}).begin(ctx, s, log)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	in.endLog = end
+	return in, nil
 }
 
 // start opens the store and serves it on s.Addr. The end of ctx ends its waiting for other
@@ -227,5 +238,9 @@ func (in *Instance) Stop() error {
 	for _, other := range in.others {
 		other.Close()
 	}
-	return errors.Join(in.parts.close(), in.index.Close(), in.db.Close(), in.leave())
+	err := errors.Join(in.parts.close(), in.index.Close(), in.db.Close(), in.leave())
+	if in.endLog != nil {
+		in.endLog()
+	}
+	return err
 }

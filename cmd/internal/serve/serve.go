@@ -9,6 +9,8 @@
 package serve
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -59,14 +61,10 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	in, err := a.start(cmd.Context(), s, log)
+	in, err := a.begin(cmd.Context(), s, log)
 	if err != nil {
 		return err
 	}
-	warnIfOpen(log, s, in)
-	warnOfFolder(log, in.db.Path())
-	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature ||
-		s.RequireRequestSignature, "version", cli.BuildVersion().Version)
 	if s.Dev {
 		if err := a.printDev(cmd, in, s, log); err != nil {
 			in.Stop()
@@ -86,4 +84,17 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 			return exitStore
 		}
 	}
+}
+
+// begin starts a relay, and says in the log that it serves, and what it should not.
+func (a *app) begin(ctx context.Context, s *settings, log *slog.Logger) (*Instance, error) {
+	in, err := a.start(ctx, s, log)
+	if err != nil {
+		return nil, err
+	}
+	warnIfOpen(log, s, in)
+	warnOfFolder(log, in.db.Path())
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature ||
+		s.RequireRequestSignature, "version", cli.BuildVersion().Version)
+	return in, nil
 }
