@@ -252,7 +252,7 @@ func (room *progress) setState(t *engine.Tx, m *relay.Message, state relay.State
 	if ended != "" {
 		query = stateUpdate + andForgetWords + ofMessage
 	}
-	return t.C.Exec(query, int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)),
+	return t.C.Exec(query, int64(state), state.Pending(), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)),
 		sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)), int64(p), ack, int64(m.Position))
 }
 

@@ -77,7 +77,7 @@ func mustFill(t *testing.T) string {
 		t.Fatal(err)
 	}
 	saved := make(chan error, 1)
-	s.SaveSearch(&db.SaveSearch{At: now(), ID: relay.NewSearchID(), Mecha: alice.Mecha.Number, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
+	s.SaveSearch(&relay.SaveSearch{At: now(), ID: relay.NewSearchID(), Mecha: alice.Mecha.Number, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
 	if err := <-saved; err != nil {
 		t.Fatal(err)
 	}

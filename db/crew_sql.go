@@ -83,7 +83,7 @@ func (room *sending) countCrew(err error, m *relay.SendMessage) error {
 		return err
 	}
 	n := int64(0)
-	s := room.w.Readers.Scan(room.directory.keys.mechaOf(m.Key))
+	s := room.w.Readers.Scan(room.w.MechaOf(m.Key))
 	s.Most = 1
 	failed := room.w.ReadIn(context.Background(), s, func(x *engine.Rx) error {
 		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))

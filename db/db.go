@@ -180,7 +180,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, names.New(mailbox.NewLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
-	d.w.Has(rooms, newTable(nouns, nil))
+	d.w.Has(rooms, newTable(rooms))
 	if err := d.open(prepare); err != nil {
 		d.release()
 		return nil, file.Explain(path, err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
@@ -55,7 +56,7 @@ func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 	if p.Register {
 		id, err = d.register(t, p.Address, p.At)
 	} else if err == nil && id == 0 {
-		err = errMechaNotFound(p.Address)
+		err = dictionary.NotFound(p.Address)
 	}
 	if err != nil {
 		return engine.None{}, err
@@ -71,7 +72,7 @@ func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 	if err != nil {
 		return engine.None{}, err
 	}
-	if err := d.learning.setLearning(t, id, p.Profile.NoLearn, p.At); err != nil {
+	if err := d.lessons.ProfilePut(t, id, p.Profile.NoLearn, p.At); err != nil {
 		return engine.None{}, err
 	}
 	if err := d.replays.KeepNonce(t, p.Nonce, p.At); err != nil {
@@ -93,10 +94,10 @@ func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None
 		return engine.None{}, err
 	}
 	if id == 0 {
-		return engine.None{}, errMechaNotFound(r.Address)
+		return engine.None{}, dictionary.NotFound(r.Address)
 	}
 	d.dictionary.Mechas[r.Address] = 0 // later jobs of this transaction must not find it
-	newest, err := newest(&t.Rx)
+	newest, err := t.Newest()
 	if err != nil {
 		return engine.None{}, err
 	}
@@ -108,20 +109,13 @@ func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None
 	if err := t.C.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return engine.None{}, err
 	}
-	if err := d.learning.forgetLearned(t, id, false, r.At); err != nil {
-		return engine.None{}, err
-	}
-	if err := d.learning.dropExchanges(t, id, true); err != nil { // its address will not be found
+	if err := d.lessons.MechaRemoved(t, id, r.At); err != nil {
 		return engine.None{}, err
 	}
 	if err := d.raiseKeysVersion(t); err != nil {
 		return engine.None{}, err
 	}
 	return engine.None{}, d.raiseRevision(t, id, r.At, r.At.UnixMilli())
-}
-
-func errMechaNotFound(a relay.Address) error {
-	return relay.Errorf(relay.MechaNotFound, "no Mecha %s is registered here", a)
 }
 
 const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.removed_at, p.body, p.card, p.updated_at
@@ -224,7 +218,7 @@ func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mec
 	return engine.Get(ctx, d.w.As(viewer.Number).Point, func(x *engine.Rx) (relay.Entry, error) {
 		e, err := entry(x, a)
 		if err == nil && !e.VisibleTo(viewer.Address) {
-			err = errMechaNotFound(a)
+			err = dictionary.NotFound(a)
 		}
 		return e, err
 	})
@@ -233,7 +227,7 @@ func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mec
 func entry(x *engine.Rx, a relay.Address) (e relay.Entry, err error) {
 	some, err := entries(x, true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
 	if err == nil && (len(some) == 0 || some[0].Address != a) {
-		err = errMechaNotFound(a)
+		err = dictionary.NotFound(a)
 	}
 	if err != nil {
 		return e, err

@@ -47,7 +47,11 @@ func (l *learning) keepExchanges(t *engine.Tx) error {
 func writeExchanges(row relay.Position, all []exchange) string {
 	b := make([]byte, 0, 128*len(all))
 	for _, e := range all {
-		for _, n := range [...]int64{int64(e.position - row), int64(e.recipient), int64(e.sender), boolInt(e.completed), e.hour} {
+		completed := int64(0)
+		if e.completed {
+			completed = 1
+		}
+		for _, n := range [...]int64{int64(e.position - row), int64(e.recipient), int64(e.sender), completed, e.hour} {
 			b = append(strconv.AppendInt(b, n, 10), ' ')
 		}
 		b = append(strconv.AppendInt(b, int64(len(e.words)), 10), '\n')

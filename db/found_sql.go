@@ -34,7 +34,7 @@ func (l *learning) soughtBy(m *relay.SendMessage) []string {
 	if m.SearchID == "" || m.To.IsCrew() || l.halfLife == 0 {
 		return nil
 	}
-	sender := l.directory.keys.mechaOf(m.Key)
+	sender := l.w.MechaOf(m.Key)
 	s, _ := l.found.Find(m.SearchID)
 	to, known := l.w.Mechas.ID.Find(m.To)
 	if s == nil || !known || sender <= 0 {

@@ -229,7 +229,7 @@ func (d *directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error
 		secret = string(i.Secret)
 	}
 	err = t.C.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at, broadcast) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)), boolInt(broadcast))
+		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)), broadcast)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (d *directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, err
 	if k == nil {
 		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
-	newest, err := newest(&t.Rx)
+	newest, err := t.Newest()
 	if err != nil {
 		return nil, err
 	}

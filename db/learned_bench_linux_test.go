@@ -54,7 +54,7 @@ func mustHaveSearches(b *testing.B) *learningBench {
 			b.Fatal(err)
 		}
 		s := benchSearch{id: relay.NewSearchID(), of: k.Key}
-		w := &db.SaveSearch{At: l.now(), ID: s.id, Mecha: s.of.Mecha.Number, Answer: []byte("{}")}
+		w := &relay.SaveSearch{At: l.now(), ID: s.id, Mecha: s.of.Mecha.Number, Answer: []byte("{}")}
 		for range 20 {
 			k := l.to[random.IntN(len(l.to))]
 			s.listed, w.Listed = append(s.listed, k), append(w.Listed, k.Mecha.Number)

@@ -2,9 +2,12 @@ package db
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -38,7 +41,7 @@ func (room *learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, 
 	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
 		`INSERT OR REPLACE INTO learner (mecha, position, exchanges, hour, words, off)
 			VALUES (?1, max(?2, coalesce((SELECT max(position) + 1 FROM learner), 0)), ?3, ?4, ?5, ?6) RETURNING position`,
-		int64(id), int64(p), l.exchanges, l.hour, l.known, boolInt(l.off))
+		int64(id), int64(p), l.exchanges, l.hour, l.known, l.off)
 	return err
 }
 
@@ -59,12 +62,39 @@ func (l *learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, a
 	return l.putLearner(t, id, learner{off: off}, t.Position(at))
 }
 
-// setLearning notes what a new profile says about learning.
-func (l *learning) setLearning(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
+// MechaRemoved forgets a Mecha, and what waits to be counted for others: its address will not be found.
+func (l *learning) MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error {
+	if err := l.forgetLearned(t, id, false, at); err != nil {
+		return err
+	}
+	return l.dropExchanges(t, id, true)
+}
+
+// ProfilePut notes what a new profile says about learning.
+func (l *learning) ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if off {
 		return l.forgetLearned(t, id, true, at)
 	}
 	return t.C.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
+}
+
+// prune forgets what was learned of Mechas in a range of numbers, if their last exchange
+// is older than every message. at is the time of the write.
+func (l *learning) prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
+	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
+	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
+	for r.Next() {
+		old[relay.MechaNumber(r.Int(0))] = r.Int(1) != 0
+	}
+	if err := r.Close(); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(old)) {
+		if err := l.forgetLearned(t, id, old[id], at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ForgetLearned removes what completed exchanges have taught about a Mecha, and returns once
@@ -78,7 +108,7 @@ func (l *learning) ForgetLearned(f *relay.ForgetLearned) error {
 func (room *learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None, error) {
 	id, err := room.dictionary.Mecha(t, f.Address)
 	if err == nil && id == 0 {
-		err = errMechaNotFound(f.Address)
+		err = dictionary.NotFound(f.Address)
 	}
 	if err != nil {
 		return engine.None{}, err

@@ -32,7 +32,7 @@ func (s *taught) key(a relay.Address) *relay.Key {
 // mustFind saves a search of a Mecha, with its words, which lists others.
 func (s *taught) mustFind(of relay.Address, words []string, listed ...relay.Address) relay.SearchID {
 	s.t.Helper()
-	w := &db.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: s.key(of).Mecha.Number, Answer: []byte("{}"), Words: words}
+	w := &relay.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: s.key(of).Mecha.Number, Answer: []byte("{}"), Words: words}
 	for _, a := range listed {
 		w.Listed = append(w.Listed, s.key(a).Mecha.Number)
 	}

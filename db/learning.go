@@ -16,7 +16,6 @@ type learning struct {
 	engine.Quiet
 	w           *engine.Store
 	dictionary  *dictionary.Dictionary
-	directory   *directory
 	halfLife    time.Duration // 0: nothing is learned
 	counts      counts
 	searches    searchCleaner
@@ -50,4 +49,15 @@ func (l *learning) Do(now time.Time) {
 			b.Do(now)
 		}
 	}
+}
+
+// Kinds adds the writes of the room to the table.
+func (l *learning) Kinds(all *engine.Table) {
+	engine.Add(all, engine.Kind[*relay.ForgetLearned, engine.None]{Decide: l.forget, Silent: true, Note: noteForgotten})
+	engine.Add(all, engine.Kind[*relay.CountExchanges, bool]{Decide: l.countExchanges, Silent: true})
+}
+
+func noteForgotten(f *relay.ForgetLearned, _ engine.None, n *relay.NotedAct) bool {
+	n.What, n.Mecha, n.Detail = relay.ActForgotten, f.Address, "what discovery had learned about it"
+	return true
 }

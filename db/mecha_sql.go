@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sort"
 	"strings"
 	"sync"
@@ -154,13 +155,21 @@ func (d *directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay
 	return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
 }
 
+// Lessons hears what becomes of a Mecha, in the transaction that changes it.
+type Lessons interface {
+	// ProfilePut is called for a new profile; off: it forbids to learn about the Mecha.
+	ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error
+	// MechaRemoved is called for a Mecha that is removed from the directory.
+	MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error
+}
+
 // directory is the room of Mechas, their keys and their profiles. The writer decides by what it
 // has here, which is what the file has, with the changes of the present transaction.
 type directory struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
-	learning   *learning
+	lessons    Lessons
 	replays    *replays.Replays
 	callers    *cache.Cache[relay.KeyNumber, *relay.Key] // the keys of recent writes
 	accepts    *cache.Cache[relay.MechaNumber, relay.AcceptFrom]
@@ -198,4 +207,53 @@ func (d *directory) Flush()                 { d.keyUse.flush() }
 func (d *directory) useNonce(t *engine.Tx, u *relay.UseNonce) (engine.None, error) {
 	_, err := d.caller(t, u.Key)
 	return engine.None{}, err
+}
+
+// Kinds adds the writes of the room to the table.
+func (d *directory) Kinds(all *engine.Table) {
+	engine.Add(all, engine.Kind[*relay.PutProfile, engine.None]{Decide: d.putProfile, Silent: true, Note: noteProfile,
+		By: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
+	engine.Add(all, engine.Kind[*relay.UseNonce, engine.None]{Decide: d.useNonce, Silent: true,
+		By: func(u *relay.UseNonce) (relay.KeyNumber, relay.NonceHash) { return u.Key, u.Nonce }})
+	engine.Add(all, engine.Kind[*relay.IssueKey, *relay.Key]{Decide: d.issueKey, Note: noteIssued, Keys: true})
+	engine.Add(all, engine.Kind[*relay.RevokeKey, *relay.Key]{Decide: d.revokeKey, Silent: true, Note: noteRevoked, Keys: true})
+	engine.Add(all, engine.Kind[*relay.RemoveMecha, engine.None]{Decide: d.removeMecha, Silent: true, Note: noteRemoved, Keys: true})
+}
+
+func noteProfile(p *relay.PutProfile, _ engine.None, n *relay.NotedAct) bool {
+	n.What, n.Mecha = relay.ActProfileSet, p.Address
+	return true
+}
+
+func noteIssued(i *relay.IssueKey, k *relay.Key, n *relay.NotedAct) bool {
+	n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyIssued, k.Mecha.Address, k.ID, describeKey(k)
+	if i.Replaces != "" {
+		n.What, n.Detail = relay.ActKeyRotated, fmt.Sprintf("replaces %s, which ends after %s; %s", i.Replaces, i.Overlap, n.Detail)
+	}
+	return true
+}
+
+func noteRevoked(r *relay.RevokeKey, k *relay.Key, n *relay.NotedAct) bool {
+	n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyRevoked, k.Mecha.Address, k.ID, describeKey(k)
+	return k.RevokedAt.IsZero() || k.RevokedAt.After(r.At) // else it was revoked before
+}
+
+func noteRemoved(r *relay.RemoveMecha, _ engine.None, n *relay.NotedAct) bool {
+	n.What, n.Mecha, n.Detail = relay.ActMechaRemoved, r.Address, "with its keys and its profile"
+	return true
+}
+
+// describeKey says what people know a key by.
+func describeKey(k *relay.Key) string {
+	text := "no label"
+	if k.Label != "" {
+		text = "label " + relay.Quote(k.Label)
+	}
+	if k.Broadcast {
+		text += ", may write to all crews"
+	}
+	if !k.ExpiresAt.IsZero() {
+		text += ", ends " + relay.FormatTime(k.ExpiresAt)
+	}
+	return text
 }

@@ -234,13 +234,6 @@ func (m *messages) Idempotent(ctx context.Context, sender relay.MechaNumber, key
 	return s, known, err
 }
 
-func boolInt(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // newestOf gives a query of the positions of the newest messages of a Mecha.
 func newestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
 	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)

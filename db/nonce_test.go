@@ -222,7 +222,7 @@ func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.count++
-		s.SaveSearch(&SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: u.key.Mecha.Number, Answer: []byte("{}"), Nonce: hash}, func(err error) { done <- err })
+		s.SaveSearch(&relay.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: u.key.Mecha.Number, Answer: []byte("{}"), Nonce: hash}, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}

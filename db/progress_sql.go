@@ -84,3 +84,22 @@ func (p *progress) Do(now time.Time) {
 }
 
 func (p *progress) Flush() { p.pushes.flush() }
+
+// Kinds adds the writes of the room to the table.
+func (p *progress) Kinds(all *engine.Table) {
+	engine.Add(all, engine.Kind[*relay.Acknowledge, relay.AckOutcome]{Decide: p.acknowledge,
+		By: func(a *relay.Acknowledge) (relay.KeyNumber, relay.NonceHash) { return a.Key, a.Nonce }})
+	engine.Add(all, engine.Kind[*relay.MarkDelivered, relay.DeliveredOutcome]{Decide: p.markDelivered,
+		By: func(m *relay.MarkDelivered) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
+	engine.Add(all, engine.Kind[*relay.ClaimMessages, []relay.ClaimedMessage]{Decide: p.claimMessages,
+		By: func(c *relay.ClaimMessages) (relay.KeyNumber, relay.NonceHash) { return c.Key, c.Nonce }})
+	engine.Add(all, engine.Kind[*relay.ExpireMessage, engine.None]{Decide: p.expireMessage, Silent: true, Note: noteExpired})
+	engine.Add(all, engine.Kind[*relay.ExpireDue, nextDue]{Decide: p.expireDue, Silent: true})
+	engine.Add(all, engine.Kind[*relay.NoteOverdue, nextDue]{Decide: p.noteOverdue, Silent: true})
+	engine.Add(all, engine.Kind[*relay.EndAttempts, nextDue]{Decide: p.endAttempts, Silent: true})
+}
+
+func noteExpired(e *relay.ExpireMessage, _ engine.None, n *relay.NotedAct) bool {
+	n.What, n.Detail = relay.ActMessageExpired, string(e.ID)
+	return true
+}

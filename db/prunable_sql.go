@@ -32,7 +32,7 @@ func (i *Inspector) ClockSeen() (time.Time, error) {
 		if at := relay.UnixMilli(noted); err != nil || !at.IsZero() {
 			return at, err
 		}
-		newest, err := newest(x)
+		newest, err := x.Newest()
 		if newest > 0 {
 			return newest.Time(), err
 		}

@@ -176,7 +176,7 @@ func awaitPrune(ctx context.Context, o PruneOptions, id int64, server *DB) (resu
 // those of other commands are done, too, which wait for this one because it serves.
 func readRequest(c *sqlite.Conn, path string, id int64, all bool) (result PruneResult, ended bool, err error) {
 	found, err := c.Row(func(r *sqlite.Rows) { result, ended = PruneResult{r.Int(0), r.Int(1), r.Int(2)}, r.Int(3) != 0 },
-		"SELECT messages, bytes, kept, ended_at IS NOT NULL AND (?2 = 0 OR NOT EXISTS (SELECT 1 FROM prune WHERE ended_at IS NULL)) FROM prune WHERE id = ?1", id, boolInt(all))
+		"SELECT messages, bytes, kept, ended_at IS NOT NULL AND (?2 = 0 OR NOT EXISTS (SELECT 1 FROM prune WHERE ended_at IS NULL)) FROM prune WHERE id = ?1", id, all)
 	if err == nil && !found {
 		err = fmt.Errorf("%s: another relay has taken the request away", path)
 	}

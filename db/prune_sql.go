@@ -224,10 +224,3 @@ func (d *demolition) finish() error {
 func (r *retention) keepLast(t *engine.Tx, p relay.Position) error {
 	return t.C.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
 }
-
-// newest gives the position of the newest row that refers to words and keys; 0 if there
-// is none. Other processes may have written it.
-func newest(x *engine.Rx) (relay.Position, error) {
-	p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
-	return relay.Position(p), err
-}

@@ -2,9 +2,7 @@ package db
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"relay/db/internal/dictionary"
@@ -25,7 +23,7 @@ func (r *retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 	if err != nil {
 		return out, err
 	}
-	oldest, err := oldest(&t.Rx)
+	oldest, err := t.Oldest()
 	if err != nil {
 		return out, err
 	}
@@ -44,13 +42,6 @@ func (r *retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 		}
 	}
 	return out, nil
-}
-
-// oldest gives the position of the oldest message. Without messages, it is later than
-// all that were removed.
-func oldest(x *engine.Rx) (relay.Position, error) {
-	p, err := x.C.Number("SELECT coalesce((SELECT min(position) FROM message), (SELECT value + 1 FROM setting WHERE name = 'last_position'))")
-	return relay.Position(p), err
 }
 
 // An unusedRow is one that a PruneUnused removes.
@@ -98,7 +89,7 @@ func endedBefore(p *relay.PruneUnused) int64 {
 
 // pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
 func (r *retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	newest, err := newest(&t.Rx)
+	newest, err := t.Newest()
 	if err != nil {
 		return err
 	}
@@ -155,31 +146,12 @@ func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay
 	if !more {
 		upto = math.MaxInt64
 	}
-	if err := r.pruneLearned(t, p.Mechas, upto, oldest, p.At); err != nil {
+	if err := r.learning.prune(t, p.Mechas, upto, oldest, p.At); err != nil {
 		return err
 	}
 	out.Mechas, out.More = next, out.More || more
 	if len(unused) > 0 {
 		t.Changed |= engine.EntriesChanged
-	}
-	return nil
-}
-
-// pruneLearned forgets what was learned of Mechas in a range of numbers, if their last exchange
-// is older than every message. at is the time of the write.
-func (room *retention) pruneLearned(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
-	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
-	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
-	for r.Next() {
-		old[relay.MechaNumber(r.Int(0))] = r.Int(1) != 0
-	}
-	if err := r.Close(); err != nil {
-		return err
-	}
-	for _, id := range slices.Sorted(maps.Keys(old)) {
-		if err := room.learning.forgetLearned(t, id, old[id], at); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (p *player) teach(life int) {
 		k := p.mustIssue(fmt.Sprintf("asker%d^crew%d", i%5, i%3))
 		p.found = relay.NewSearchID()
 		words := []string{"book", fmt.Sprint("flight", i%4), fmt.Sprint("word", i)}
-		p.d.SaveSearch(&SaveSearch{At: time.Now(), ID: p.found, Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5, Words: words, Listed: []relay.MechaNumber{worker.Mecha.Number}}, p.fine)
+		p.d.SaveSearch(&relay.SaveSearch{At: time.Now(), ID: p.found, Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5, Words: words, Listed: []relay.MechaNumber{worker.Mecha.Number}}, p.fine)
 		m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: worker.Mecha.Address, Payload: []byte("{}"), Nonce: relay.NonceHash(p.random.Int64() | 1), SearchID: p.found}
 		if err := m.Validate(); err != nil {
 			p.Fatal(err)
@@ -164,7 +164,7 @@ func (p *player) mustIssue(address string) *relay.Key {
 // search saves a search of a Mecha that lists some others, with words that recur.
 func (p *player) search(now time.Time, k *relay.Key) {
 	p.found = relay.NewSearchID()
-	s := &SaveSearch{At: now, ID: p.found, Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}
+	s := &relay.SaveSearch{At: now, ID: p.found, Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}
 	for _, other := range p.keys {
 		if p.random.IntN(3) > 0 {
 			s.Listed = append(s.Listed, other.Mecha.Number)

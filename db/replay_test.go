@@ -287,7 +287,7 @@ func replay(what string) error {
 		}
 		if n%97 == 50 { // this process has other chores than the recorded one
 			d.Pushed(1, time.Now(), []relay.Position{1, 2, 3})
-			d.SaveSearch(&SaveSearch{At: time.Now().Add(time.Hour), ID: relay.NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
+			d.SaveSearch(&relay.SaveSearch{At: time.Now().Add(time.Hour), ID: relay.NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
 		}
 		if n%500 == 250 {
 			if err := d.Close(); err != nil {

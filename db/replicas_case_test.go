@@ -126,7 +126,7 @@ func TestReplicasCountTheirOwnRowsApart(t *testing.T) {
 		saved := make(chan error)
 		ahead := time.Now().Add(time.Hour)
 		b.Pushed(k.Number, ahead, []relay.Position{relay.PositionAt(ahead)})
-		b.SaveSearch(&SaveSearch{At: ahead, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}")}, func(err error) { saved <- err })
+		b.SaveSearch(&relay.SaveSearch{At: ahead, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}")}, func(err error) { saved <- err })
 		b.want("", <-saved)
 		b.mustSend(k, 0)
 		b.catchUp()

@@ -166,8 +166,9 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
 	p := newProposer(nil, nil, file.LogID{})
+	all := newTable([]engine.Room{&sending{}})
 	add := func(payload int) {
-		j, err := newTable(nouns{}, nil).JobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
+		j, err := all.JobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
 			err = p.queue.Add(0, j.Size(), engine.Op{Job: &proposal{Job: j}})
 		}

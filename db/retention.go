@@ -439,3 +439,9 @@ func (r *retention) behind() bool {
 	}
 	return false
 }
+
+// Kinds adds the writes of the room to the table.
+func (r *retention) Kinds(all *engine.Table) {
+	engine.Add(all, engine.Kind[*relay.PruneMessages, relay.Pruned]{Decide: r.pruneMessages})
+	engine.Add(all, engine.Kind[*relay.PruneUnused, relay.PrunedUnused]{Decide: r.pruneUnused})
+}

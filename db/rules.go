@@ -60,10 +60,8 @@ func (a *activation) Do(now time.Time) {
 
 // activate puts rules in force, from the next write on. Older ones never come back.
 func (l *replication) activate(_ *engine.Tx, a *relay.Activate) (engine.None, error) {
-	if l != nil {
-		now := &l.replica.now
-		now.Version = max(now.Version, a.Rules)
-	}
+	now := &l.replica.now
+	now.Version = max(now.Version, a.Rules)
 	return engine.None{}, nil
 }
 

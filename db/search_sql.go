@@ -16,23 +16,11 @@ const (
 	searchBytesPerMecha = 16 << 20
 )
 
-// SaveSearch is the chore that stores the answer to a search. Answers are local to this
-// process, because each process has its own index.
-type SaveSearch struct {
-	At     time.Time
-	ID     relay.SearchID
-	Mecha  relay.MechaNumber
-	Answer []byte              // JSON
-	Words  []string            // of the query (relay.SearchResult.Words)
-	Listed []relay.MechaNumber // whom the answer lists
-	Nonce  relay.NonceHash
-}
-
 // SaveSearch queues the storing of an answer, without waiting for its commit. done is
 // called from the writer's goroutine and must not block; if the store refuses the
 // answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
 // for concurrent use.
-func (l *learning) SaveSearch(s *SaveSearch, done func(error)) {
+func (l *learning) SaveSearch(s *relay.SaveSearch, done func(error)) {
 	if l.halfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
 		s.Words, s.Listed = nil, nil
 	}
@@ -51,7 +39,7 @@ var _ engine.Spender = (*savedSearch)(nil)
 
 // savedSearch is the chore of SaveSearch.
 type savedSearch struct {
-	*SaveSearch
+	*relay.SaveSearch
 	*learning
 }
 

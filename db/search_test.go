@@ -35,7 +35,7 @@ func mustSearched(t *testing.T, options ...func(*db.Options)) *searched {
 // mustSave keeps an answer of so many bytes.
 func (s *searched) mustSave(m relay.MechaNumber, bytes int) relay.SearchID {
 	s.t.Helper()
-	w := &db.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: m, Answer: []byte(strings.Repeat("x", bytes)), Nonce: 1}
+	w := &relay.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: m, Answer: []byte(strings.Repeat("x", bytes)), Nonce: 1}
 	saved := make(chan error, 1)
 	s.SaveSearch(w, func(err error) { saved <- err })
 	if err := <-saved; err != nil {

@@ -213,7 +213,7 @@ func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 		in_reply_to, ack_by, traceparent, tracestate, broadcast, sought)
 		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		int64(p), int64(recipient), int64(sender.Mecha.Number), words[0], words[1], words[2], sqlite.OrNull(conversation),
-		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(o.nonce),
+		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), m.Signed, int64(o.nonce),
 		sqlite.OrNull(o.Key), sqlite.OrNull(o.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
 		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State),
 		sqlite.OrNull(int64(o.broadcast)), sqlite.OrNull(soughtWords(m.Sought)))

@@ -4,6 +4,7 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/relay"
 )
 
 // Limits are those of what may be sent; 0 is no limit, but for MaxBroadcast.
@@ -38,3 +39,19 @@ func (s *sending) start() (err error) {
 func (s *sending) Begin(*engine.Tx)   { s.broadcasts = 0 }
 func (s *sending) Arrived(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
 func (s *sending) Forget()            { s.members.Forget() }
+
+// Kinds adds the writes of the room to the table.
+func (s *sending) Kinds(all *engine.Table) {
+	engine.Add(all, engine.Kind[*relay.SendMessage, relay.Sent]{Decide: s.send, Note: noteSent,
+		By: func(m *relay.SendMessage) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
+	engine.Add(all, engine.Kind[*relay.NoteFull, engine.None]{Decide: s.noteFull, Silent: true,
+		By: func(f *relay.NoteFull) (relay.KeyNumber, relay.NonceHash) { return f.Key, 0 }})
+}
+
+func noteSent(m *relay.SendMessage, sent relay.Sent, n *relay.NotedAct) bool {
+	n.What, n.Mecha, n.Detail = relay.ActMessageSent, m.To, string(sent.ID)
+	if m.CorrelationID != "" {
+		n.Detail += ", correlation id " + relay.Quote(m.CorrelationID)
+	}
+	return !sent.Replayed
+}

@@ -3,13 +3,14 @@ package db
 import (
 	"testing"
 
+	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
 // The table has a row for each kind of write, and every row for the type of its kind.
 func TestTheTableOfWritesIsWhole(t *testing.T) {
 	t.Parallel()
-	all := newTable(nouns{}, nil)
+	all := newTable([]engine.Room{&directory{}, &learning{}, &progress{}, &sending{}, &retention{}})
 	for kind := 1; kind < relay.Kinds; kind++ {
 		write := relay.NewWrite(kind)
 		r, err := all.Of(write)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
 	"relay/db/relay"
 )
 
@@ -48,7 +47,7 @@ func benchmarkLearning(b *testing.B, turns int) {
 	var searches []found
 	for i := range 500 {
 		s := found{id: relay.NewSearchID()}
-		w := &db.SaveSearch{At: r.clock.Now(), ID: s.id, Mecha: of[i%100].Mecha.Number, Answer: []byte("{}")}
+		w := &relay.SaveSearch{At: r.clock.Now(), ID: s.id, Mecha: of[i%100].Mecha.Number, Answer: []byte("{}")}
 		for range 20 {
 			s.listed = append(s.listed, random.IntN(len(to)))
 			w.Listed = append(w.Listed, to[s.listed[len(s.listed)-1]].Mecha.Number)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"relay/db"
 	"relay/db/relay"
 )
 
@@ -25,7 +24,7 @@ func (s *Server) search(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := relay.NewSearchID()
-	saved := &db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.Number, Nonce: c.claimed}
+	saved := &relay.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.Number, Nonce: c.claimed}
 	if err = s.find(c, saved, q); err != nil {
 		return answer{}, err
 	}

@@ -9,13 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
 	"relay/db/relay"
 )
 
 // find runs a search, and fills in what is to be saved: its answer (PROTOCOL §5) as JSON, the
 // words of the query, and whom the answer lists.
-func (s *Server) find(c *call, saved *db.SaveSearch, q relay.SearchRequest) error {
+func (s *Server) find(c *call, saved *relay.SaveSearch, q relay.SearchRequest) error {
 	began := time.Now()
 	var entries map[relay.MechaNumber]*relay.Entry
 	q.Lookup = func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {

@@ -48,7 +48,7 @@ func (h *heldSearch) size() int { return 256 + len(h.answer) }
 
 // save keeps an answer, and does not wait for the disk. Overloaded: too many
 // answers wait for it already.
-func (s *searches) save(w *db.SaveSearch) error {
+func (s *searches) save(w *relay.SaveSearch) error {
 	if !s.hold(w) {
 		e := relay.Errorf(relay.Overloaded, "too many answers to searches wait for the disk")
 		e.RetryAfter = time.Second
@@ -81,7 +81,7 @@ func (s *searches) get(ctx context.Context, id relay.SearchID, caller relay.Mech
 
 // hold makes room by dropping the oldest answers that could not be stored. It is
 // false if there is no room even so.
-func (s *searches) hold(w *db.SaveSearch) bool {
+func (s *searches) hold(w *relay.SaveSearch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropExpired(w.At)
@@ -109,7 +109,7 @@ func (s *searches) drop(id relay.SearchID) {
 }
 
 // written: the answer is stored; stop holding it.
-func (s *searches) written(w *db.SaveSearch) {
+func (s *searches) written(w *relay.SaveSearch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(w.ID)
@@ -118,7 +118,7 @@ func (s *searches) written(w *db.SaveSearch) {
 
 // failed: the answer could not be stored; hold it for its hour. The log gets the
 // first of several failures in a row.
-func (s *searches) failed(w *db.SaveSearch, err error) {
+func (s *searches) failed(w *relay.SaveSearch, err error) {
 	s.mu.Lock()
 	first := !s.failing
 	s.failing = true

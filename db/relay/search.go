@@ -136,3 +136,15 @@ type WordExplanation struct {
 	IDF    float64 `json:"idf"`
 	Score  float64 `json:"score"`
 }
+
+// SaveSearch is what a store keeps of a search. Answers are local to a process, because each
+// process has its own index.
+type SaveSearch struct {
+	At     time.Time
+	ID     SearchID
+	Mecha  MechaNumber
+	Answer []byte        // JSON
+	Words  []string      // of the query (SearchResult.Words)
+	Listed []MechaNumber // whom the answer lists
+	Nonce  NonceHash
+}

@@ -29,6 +29,11 @@ type Dictionary struct {
 	foundMechas map[int64]relay.Address             // likewise
 }
 
+// NotFound is the error for an address that no Mecha has.
+func NotFound(a relay.Address) error {
+	return relay.Errorf(relay.MechaNotFound, "no Mecha %s is registered here", a)
+}
+
 func New(w *engine.Store) *Dictionary {
 	return &Dictionary{w: w, used: cache.New[int64, relay.Position](maxWordsUsed), words: map[string]int64{},
 		Mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}

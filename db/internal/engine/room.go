@@ -23,6 +23,9 @@ type Room interface {
 	Forget()
 	// Flush writes what waits in memory. The store closes.
 	Flush()
+	// Kinds adds the writes of the noun to the table of writes. It is called once, before
+	// the store is used.
+	Kinds(*Table)
 }
 
 // Background is work of the store itself, such as the expiry of messages. The writer looks
@@ -44,5 +47,6 @@ func (Quiet) Board(*Tx) error    { return nil }
 func (Quiet) Arrived(*Tx)        {}
 func (Quiet) Forget()            {}
 func (Quiet) Flush()             {}
+func (Quiet) Kinds(*Table)       {}
 func (Quiet) Due(time.Time) bool { return false }
 func (Quiet) Do(time.Time)       {}
