@@ -29,7 +29,7 @@ func (p *progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutc
 // judgeAck sets the verdict of this machine.
 func (p *progress) judgeAck(a *relay.Acknowledge) {
 	if relay.IsFinal(a.Status) {
-		a.Learns = p.learning.halfLife != 0
+		a.Learns = p.learning.Learns()
 	}
 }
 

@@ -20,6 +20,7 @@ type learning struct {
 	counts      counts
 	searches    searchCleaner
 	searchWords searchCleaner
+	work        []engine.Background // counts, and the two that clean up
 	brought     []exchange // of the present transaction, without a row yet
 
 	// found has the searches that messages have named lately, or may name next, so that most
@@ -27,11 +28,13 @@ type learning struct {
 	found *cache.Cache[relay.SearchID, *found]
 }
 
-func newLearning(w *engine.Store, halfLife time.Duration) *learning {
+// newLearning makes the room. halfLife is the time in which what was learned fades to one half; 0: nothing is learned.
+func newLearning(w *engine.Store, words *dictionary.Dictionary, halfLife time.Duration) *learning {
 	// The cleaners begin at once with what has expired before the start.
-	l := &learning{w: w, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
+	l := &learning{w: w, dictionary: words, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
 	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
 	l.searchWords = searchCleaner{room: l, w: w, what: searchWords, next: 1}
+	l.work = []engine.Background{&l.counts, &l.searches, &l.searchWords}
 	return l
 }
 
@@ -44,12 +47,18 @@ func (l *learning) Forget()                  { l.counts.round.forget() }
 func (l *learning) Due(time.Time) bool { return l.w.Opts.Serve }
 
 func (l *learning) Do(now time.Time) {
-	for _, b := range [...]engine.Background{&l.counts, &l.searches, &l.searchWords} {
+	for _, b := range l.work {
 		if b.Due(now) {
 			b.Do(now)
 		}
 	}
 }
+
+// Local returns the work whose outcome other copies of the store do not have.
+func (l *learning) Local() []engine.Background { return l.work[1:] }
+
+// Learns reports whether anything is learned.
+func (l *learning) Learns() bool { return l.halfLife != 0 }
 
 // Kinds adds the writes of the room to the table.
 func (l *learning) Kinds(all *engine.Table) {

@@ -216,7 +216,7 @@ func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)
 	done := make(chan error)
-	for range max(replays.FewNonces, 2*searchesPerMecha) {
+	for range max(replays.FewNonces, 200) {
 		hash, err := s.Claim(u.key, u.nonce(u.count), u.stamp)
 		if err != nil {
 			t.Fatal(err)

@@ -307,7 +307,7 @@ func openSilent(o Options) (*DB, error) {
 		if o.Serve {
 			l := d.learning
 			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.progress || b == l })
-			d.w.Tasks = append(d.w.Tasks, &l.searches, &l.searchWords)
+			d.w.Tasks = append(d.w.Tasks, l.Local()...)
 		}
 	})
 }

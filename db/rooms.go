@@ -25,10 +25,9 @@ type nouns struct {
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Dictionary, n.Mailbox, n.Replays, n.directory = dictionary.New(w), mailbox.New(w), replays.New(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
-	n.learning, n.messages, n.progress, n.sending = newLearning(w, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
+	n.learning, n.messages, n.progress, n.sending = newLearning(w, n.Dictionary, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
 	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.Replays.Used.Elapsed(now) })
 	n.directory.dictionary, n.directory.lessons, n.directory.replays = n.Dictionary, n.learning, n.Replays
-	n.learning.dictionary = n.Dictionary
 	p := n.progress
 	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
 	s := n.sending
