@@ -72,7 +72,7 @@ func (room *progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 	if !relay.IsFinal(a.Status) {
 		sought = ""
 	} else {
-		room.learning.ended(t, a, m, sought, p)
+		room.learning.Ended(t, a, m, sought, p)
 	}
 	if m.DeliveredAt.IsZero() {
 		m.DeliveredAt = p.Time()

@@ -21,7 +21,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	err := d.wait(chored(func(t2 *engine.Tx) error {
 		for _, id := range ids[1:] {
 			a := relay.Acknowledge{At: time.Now(), Status: relay.Completed, Learns: true}
-			d.learning.ended(t2, &a, &relay.Message{Sender: ids[0], Recipient: id}, "book", t2.Position(time.Now()))
+			d.Learning.Ended(t2, &a, &relay.Message{Sender: ids[0], Recipient: id}, "book", t2.Position(time.Now()))
 		}
 		return count.Apply(t2)
 	}))
@@ -36,7 +36,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 			if tried++; tried > 1 {
 				return nil
 			}
-			return d.learning.MechaRemoved(t2, ids[2], time.Now())
+			return d.Learning.MechaRemoved(t2, ids[2], time.Now())
 		},
 		func(t2 *engine.Tx) error { return count.Apply(t2) },
 		func(*engine.Tx) error { return errors.New("a fault") },

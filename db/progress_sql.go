@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/learning"
 	"relay/db/relay"
 )
 
@@ -17,7 +18,7 @@ type progress struct {
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory
-	learning   *learning
+	learning   *learning.Learning
 	mailbox    *mailbox.Mailbox
 	expiry     dueTimes
 	overdue    dueTimes

@@ -146,7 +146,7 @@ func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay
 	if !more {
 		upto = math.MaxInt64
 	}
-	if err := r.learning.prune(t, p.Mechas, upto, oldest, p.At); err != nil {
+	if err := r.learning.Prune(t, p.Mechas, upto, oldest, p.At); err != nil {
 		return err
 	}
 	out.Mechas, out.More = next, out.More || more

@@ -20,6 +20,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
+	"relay/db/learning"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -213,7 +214,7 @@ func waitingIn(t *testing.T, path string) (all []string) {
 		var row int64
 		var text string
 		err := rows.Scan(&row, &text)
-		exchanges, broken := readExchanges(nil, relay.Position(row), text)
+		exchanges, broken := learning.ReadExchanges(nil, relay.Position(row), text)
 		if err != nil || broken != nil {
 			t.Fatal(err, broken)
 		}
@@ -305,7 +306,7 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			l := d.learning
+			l := d.Learning
 			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.progress || b == l })
 			d.w.Tasks = append(d.w.Tasks, l.Local()...)
 		}

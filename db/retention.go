@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/replays"
+	"relay/db/learning"
 	"relay/db/relay"
 )
 
@@ -45,7 +46,7 @@ type retention struct {
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory
-	learning   *learning
+	learning   *learning.Learning
 	mailbox    *mailbox.Mailbox
 	progress   *progress
 	replays    *replays.Replays

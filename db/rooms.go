@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/replays"
+	"relay/db/learning"
 )
 
 // nouns has the rooms by their names, for each other.
@@ -15,7 +16,7 @@ type nouns struct {
 	*mailbox.Mailbox
 	*replays.Replays
 	*directory
-	*learning
+	*learning.Learning
 	*messages
 	*progress
 	*sending
@@ -25,17 +26,17 @@ type nouns struct {
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Dictionary, n.Mailbox, n.Replays, n.directory = dictionary.New(w), mailbox.New(w), replays.New(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
-	n.learning, n.messages, n.progress, n.sending = newLearning(w, n.Dictionary, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
+	n.Learning, n.messages, n.progress, n.sending = learning.New(w, n.Dictionary, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
 	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.Replays.Used.Elapsed(now) })
-	n.directory.dictionary, n.directory.lessons, n.directory.replays = n.Dictionary, n.learning, n.Replays
+	n.directory.dictionary, n.directory.lessons, n.directory.replays = n.Dictionary, n.Learning, n.Replays
 	p := n.progress
-	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
+	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.Learning, n.Mailbox
 	s := n.sending
-	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.learning, n.Mailbox, n.progress
+	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.Learning, n.Mailbox, n.progress
 	r := n.retention
-	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.learning, n.Mailbox
+	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.Learning, n.Mailbox
 	r.progress, r.replays, r.sending = n.progress, n.Replays, n.sending
-	return n, []engine.Room{n.progress, n.learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
+	return n, []engine.Room{n.progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -45,7 +46,7 @@ func (d *DB) start() error {
 	}
 	now := d.opts.Now()
 	d.directory.keyUse.wrote = now
-	starts := []func() error{d.progress.start, d.learning.start, d.sending.start}
+	starts := []func() error{d.progress.start, d.Learning.Start, d.sending.start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,
 			func() error { return d.retention.start(now) }, func() error { return d.Replays.Restore(now) })

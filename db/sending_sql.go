@@ -4,6 +4,7 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/learning"
 	"relay/db/relay"
 )
 
@@ -22,7 +23,7 @@ type sending struct {
 	limits     Limits
 	dictionary *dictionary.Dictionary
 	directory  *directory
-	learning   *learning
+	learning   *learning.Learning
 	mailbox    *mailbox.Mailbox
 	progress   *progress
 	members    members

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"relay/db/internal/engine"
+	"relay/db/learning"
 	"relay/db/relay"
 )
 
 // The table has a row for each kind of write, and every row for the type of its kind.
 func TestTheTableOfWritesIsWhole(t *testing.T) {
 	t.Parallel()
-	all := newTable([]engine.Room{&directory{}, &learning{}, &progress{}, &sending{}, &retention{}})
+	all := newTable([]engine.Room{&directory{}, &learning.Learning{}, &progress{}, &sending{}, &retention{}})
 	for kind := 1; kind < relay.Kinds; kind++ {
 		write := relay.NewWrite(kind)
 		r, err := all.Of(write)

@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ type exchange struct {
 	sender    relay.MechaNumber
 	completed bool
 	hour      int64
-	words     string // as soughtWords gives them
+	words     string // as SoughtWords gives them
 }
 
 // inOrderOfCount is the order in which a round counts: by the recipients, then as the exchanges ended.
@@ -30,7 +30,7 @@ func inOrderOfCount(a, b exchange) int {
 }
 
 // keepExchanges writes a row with the exchanges that this transaction has brought since the last call.
-func (l *learning) keepExchanges(t *engine.Tx) error {
+func (l *Learning) keepExchanges(t *engine.Tx) error {
 	ended := l.brought
 	if len(ended) == 0 {
 		return nil
@@ -60,8 +60,8 @@ func writeExchanges(row relay.Position, all []exchange) string {
 	return string(b)
 }
 
-// readExchanges appends the exchanges of a row. Their words are parts of its text.
-func readExchanges(all []exchange, row relay.Position, text string) ([]exchange, error) {
+// ReadExchanges appends the exchanges of a row. Their words are parts of its text.
+func ReadExchanges(all []exchange, row relay.Position, text string) ([]exchange, error) {
 	for len(text) > 0 {
 		line, rest, _ := strings.Cut(text, "\n")
 		var n [6]int64
@@ -87,7 +87,7 @@ func readExchanges(all []exchange, row relay.Position, text string) ([]exchange,
 func exchangesUpto(x *engine.Rx, upto relay.Position) (all []exchange, err error) {
 	r := x.C.Query("SELECT position, ended FROM exchange WHERE position <= ? ORDER BY position", int64(upto))
 	for err == nil && r.Next() {
-		all, err = readExchanges(all, relay.Position(r.Int(0)), r.Text(1))
+		all, err = ReadExchanges(all, relay.Position(r.Int(0)), r.Text(1))
 	}
 	return all, cmp.Or(r.Close(), err)
 }
@@ -105,7 +105,7 @@ func (r *countRound) forget() { *r = countRound{} }
 
 // round gives what the present round has still to count, and the position up to which it counts. If no
 // round is under way, it begins one; begun is false then.
-func (l *learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, begun bool, err error) {
+func (l *Learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, begun bool, err error) {
 	if err := l.keepExchanges(t); err != nil {
 		return nil, 0, false, err
 	}
@@ -133,12 +133,12 @@ func (l *learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, be
 }
 
 // continueRound notes which exchange of a round comes next.
-func (l *learning) continueRound(t *engine.Tx, upto relay.Position, next exchange) error {
+func (l *Learning) continueRound(t *engine.Tx, upto relay.Position, next exchange) error {
 	return t.C.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)", int64(upto), int64(next.recipient), int64(next.position))
 }
 
 // endRound removes the exchanges of a round.
-func (l *learning) endRound(t *engine.Tx, upto relay.Position) error {
+func (l *Learning) endRound(t *engine.Tx, upto relay.Position) error {
 	l.counts.round.forget()
 	if err := t.C.Exec("DELETE FROM exchange WHERE position <= ?", int64(upto)); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (l *learning) endRound(t *engine.Tx, upto relay.Position) error {
 
 // dropExchanges removes the exchanges of a Mecha that wait, of which it was the recipient or, with
 // sent, the sender.
-func (l *learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) error {
+func (l *Learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) error {
 	if err := l.keepExchanges(t); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (l *learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) 
 	for broken == nil && r.Next() {
 		var all []exchange
 		row := relay.Position(r.Int(0))
-		all, broken = readExchanges(nil, row, r.Text(1))
+		all, broken = ReadExchanges(nil, row, r.Text(1))
 		kept := slices.DeleteFunc(slices.Clone(all), func(e exchange) bool { return e.recipient == of || sent && e.sender == of })
 		if len(kept) < len(all) {
 			left[row] = writeExchanges(row, kept)
@@ -175,7 +175,7 @@ func (l *learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) 
 }
 
 // rewriteExchanges gives rows other texts. A row without exchanges goes.
-func (l *learning) rewriteExchanges(t *engine.Tx, left map[relay.Position]string) (err error) {
+func (l *Learning) rewriteExchanges(t *engine.Tx, left map[relay.Position]string) (err error) {
 	for row, text := range left {
 		if text == "" {
 			err = t.C.Exec("DELETE FROM exchange WHERE position = ?", int64(row))

@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 // nothing (exchange_sql.go). The room counts many of these together (count_sql.go), into `learned` and
 // `learner`. The search index follows learner.position.
 
-// soughtWords is the form in which the file has the words of a search. "" is none.
-func soughtWords(words []string) string { return strings.Join(words, "\n") }
+// SoughtWords is the form in which the file has the words of a search. "" is none.
+func SoughtWords(words []string) string { return strings.Join(words, "\n") }
 
-// ended notes a final acknowledgement of a message. p is the position of its receipt, sought
+// Ended notes a final acknowledgement of a message. p is the position of its receipt, sought
 // the words of the search that had found the recipient, if there was one. No Mecha counts for
 // itself.
-func (room *learning) ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
+func (room *Learning) Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
 	if sought == "" || !a.Learns || m.Sender == m.Recipient {
 		return
 	}
@@ -36,7 +36,7 @@ func (room *learning) ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 
 // putLearner writes the row of a Mecha. Its position is p, unless another process has given
 // out later ones: the search index must not miss this change.
-func (room *learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, p relay.Position) error {
+func (room *Learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, p relay.Position) error {
 	t.Changed |= engine.LearnedChanged
 	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
 		`INSERT OR REPLACE INTO learner (mecha, position, exchanges, hour, words, off)
@@ -47,7 +47,7 @@ func (room *learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, 
 
 // forgetLearned removes what was learned about a Mecha, if there is anything, and what would
 // be. off is what its profile says from now on.
-func (l *learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
+func (l *Learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if err := l.dropExchanges(t, id, false); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (l *learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, a
 }
 
 // MechaRemoved forgets a Mecha, and what waits to be counted for others: its address will not be found.
-func (l *learning) MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error {
+func (l *Learning) MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error {
 	if err := l.forgetLearned(t, id, false, at); err != nil {
 		return err
 	}
@@ -71,16 +71,16 @@ func (l *learning) MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time
 }
 
 // ProfilePut notes what a new profile says about learning.
-func (l *learning) ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
+func (l *Learning) ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if off {
 		return l.forgetLearned(t, id, true, at)
 	}
 	return t.C.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
 }
 
-// prune forgets what was learned of Mechas in a range of numbers, if their last exchange
+// Prune forgets what was learned of Mechas in a range of numbers, if their last exchange
 // is older than every message. at is the time of the write.
-func (l *learning) prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
+func (l *Learning) Prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
 	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
 	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
 	for r.Next() {
@@ -100,12 +100,12 @@ func (l *learning) prune(t *engine.Tx, after, upto int64, oldest relay.Position,
 // ForgetLearned removes what completed exchanges have taught about a Mecha, and returns once
 // that is durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write.
 // Safe for concurrent use.
-func (l *learning) ForgetLearned(f *relay.ForgetLearned) error {
+func (l *Learning) ForgetLearned(f *relay.ForgetLearned) error {
 	_, err := engine.Administer[engine.None](l.w, f)
 	return err
 }
 
-func (room *learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None, error) {
+func (room *Learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None, error) {
 	id, err := room.dictionary.Mecha(t, f.Address)
 	if err == nil && id == 0 {
 		err = dictionary.NotFound(f.Address)
@@ -127,7 +127,7 @@ const learnedAtOnce = 20_000
 // its words, in the order of the positions. It may give fewer, but gives none only if there
 // are no more. Without Options.LearnHalfLife there are none. The search index follows by it,
 // woken by OnEntries. Safe for concurrent use.
-func (l *learning) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
+func (l *Learning) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
 	if l.halfLife == 0 {
 		return nil, nil
 	}

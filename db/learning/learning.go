@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"time"
@@ -10,9 +10,9 @@ import (
 	"relay/db/relay"
 )
 
-// learning is the room of what discovery learns: answers to searches, exchanges, and what
+// Learning is the room of what discovery learns: answers to searches, exchanges, and what
 // was counted of them (learned_sql.go). Only a server counts and cleans up.
-type learning struct {
+type Learning struct {
 	engine.Quiet
 	w           *engine.Store
 	dictionary  *dictionary.Dictionary
@@ -21,32 +21,32 @@ type learning struct {
 	searches    searchCleaner
 	searchWords searchCleaner
 	work        []engine.Background // counts, and the two that clean up
-	brought     []exchange // of the present transaction, without a row yet
+	brought     []exchange          // of the present transaction, without a row yet
 
 	// found has the searches that messages have named lately, or may name next, so that most
 	// sends need not read the file. It bridges the time until an answer is written, too.
 	found *cache.Cache[relay.SearchID, *found]
 }
 
-// newLearning makes the room. halfLife is the time in which what was learned fades to one half; 0: nothing is learned.
-func newLearning(w *engine.Store, words *dictionary.Dictionary, halfLife time.Duration) *learning {
+// New makes the room. halfLife is the time in which what was learned fades to one half; 0: nothing is learned.
+func New(w *engine.Store, words *dictionary.Dictionary, halfLife time.Duration) *Learning {
 	// The cleaners begin at once with what has expired before the start.
-	l := &learning{w: w, dictionary: words, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
+	l := &Learning{w: w, dictionary: words, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
 	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
 	l.searchWords = searchCleaner{room: l, w: w, what: searchWords, next: 1}
 	l.work = []engine.Background{&l.counts, &l.searches, &l.searchWords}
 	return l
 }
 
-func (l *learning) start() error { return l.counts.start() }
+func (l *Learning) Start() error { return l.counts.start() }
 
-func (l *learning) Begin(*engine.Tx)         { l.brought = l.brought[:0] }
-func (l *learning) Board(t *engine.Tx) error { return l.keepExchanges(t) }
-func (l *learning) Forget()                  { l.counts.round.forget() }
+func (l *Learning) Begin(*engine.Tx)         { l.brought = l.brought[:0] }
+func (l *Learning) Board(t *engine.Tx) error { return l.keepExchanges(t) }
+func (l *Learning) Forget()                  { l.counts.round.forget() }
 
-func (l *learning) Due(time.Time) bool { return l.w.Opts.Serve }
+func (l *Learning) Due(time.Time) bool { return l.w.Opts.Serve }
 
-func (l *learning) Do(now time.Time) {
+func (l *Learning) Do(now time.Time) {
 	for _, b := range l.work {
 		if b.Due(now) {
 			b.Do(now)
@@ -55,13 +55,13 @@ func (l *learning) Do(now time.Time) {
 }
 
 // Local returns the work whose outcome other copies of the store do not have.
-func (l *learning) Local() []engine.Background { return l.work[1:] }
+func (l *Learning) Local() []engine.Background { return l.work[1:] }
 
 // Learns reports whether anything is learned.
-func (l *learning) Learns() bool { return l.halfLife != 0 }
+func (l *Learning) Learns() bool { return l.halfLife != 0 }
 
 // Kinds adds the writes of the room to the table.
-func (l *learning) Kinds(all *engine.Table) {
+func (l *Learning) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.ForgetLearned, engine.None]{Decide: l.forget, Silent: true, Note: noteForgotten})
 	engine.Add(all, engine.Kind[*relay.CountExchanges, bool]{Decide: l.countExchanges, Silent: true})
 }

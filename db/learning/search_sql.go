@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const (
 // called from the writer's goroutine and must not block; if the store refuses the
 // answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
 // for concurrent use.
-func (l *learning) SaveSearch(s *relay.SaveSearch, done func(error)) {
+func (l *Learning) SaveSearch(s *relay.SaveSearch, done func(error)) {
 	if l.halfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
 		s.Words, s.Listed = nil, nil
 	}
@@ -40,7 +40,7 @@ var _ engine.Spender = (*savedSearch)(nil)
 // savedSearch is the chore of SaveSearch.
 type savedSearch struct {
 	*relay.SaveSearch
-	*learning
+	*Learning
 }
 
 func (s *savedSearch) Size() int               { return 256 + len(s.Answer) }
@@ -54,7 +54,7 @@ func (s *savedSearch) Apply(t *engine.Tx) error {
 	}
 	err := t.C.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(t.LocalPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
-		sqlite.OrNull(soughtWords(s.Words)), listed)
+		sqlite.OrNull(SoughtWords(s.Words)), listed)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *savedSearch) Apply(t *engine.Tx) error {
 // trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
 // beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
 // the rows for their nonces.
-func (l *learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
+func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 	var beyond relay.Position // the newest row to delete; all older ones, too
 	large := false
 	_, err := t.C.Row(func(r *sqlite.Rows) {
@@ -91,7 +91,7 @@ func (l *learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 }
 
 // trimTexts removes the texts of the oldest answers of a Mecha after a position, beyond searchBytesPerMecha.
-func (l *learning) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Position) error {
+func (l *Learning) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Position) error {
 	var emptied []relay.Position
 	bytes, newest := int64(0), true
 	r := t.C.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
@@ -119,7 +119,7 @@ var (
 )
 
 // emptySearches removes texts of searches, and overwrites them in the file.
-func (l *learning) emptySearches(t *engine.Tx, all []relay.Position, what searchText) error {
+func (l *Learning) emptySearches(t *engine.Tx, all []relay.Position, what searchText) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (l *learning) emptySearches(t *engine.Tx, all []relay.Position, what search
 // Rows are in the order of their times and live equally long. So a scan that begins
 // where the last one ended finds the rows that are due first.
 type searchCleaner struct {
-	room *learning
+	room *Learning
 	w    *engine.Store
 	what searchText
 	next int64          // when there will be work, in Unix ms; 0: there is none
@@ -184,7 +184,7 @@ func (s *searchCleaner) Do(now time.Time) {
 
 // emptyExpired is the chore of searchCleaner.
 type emptyExpired struct {
-	room  *learning
+	room  *Learning
 	at    time.Time
 	after relay.Position // where the scan begins
 	what  searchText
@@ -231,7 +231,7 @@ func (e *emptyExpired) Apply(t *engine.Tx) error {
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search
 // result). Errors: SearchNotFound, also if newer answers have taken its room;
 // NotYourSearch; SearchExpired, an hour after the search.
-func (l *learning) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
+func (l *Learning) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
 	err = l.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		var owner, expires int64
 		found, err := x.C.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },

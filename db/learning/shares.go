@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"errors"
@@ -18,13 +18,13 @@ func TestARowOfExchanges(t *testing.T) {
 		{recipient: 1, position: row + 1<<20 + 1, sender: 3, words: ""},
 	}
 	text := writeExchanges(row, all)
-	got, err := readExchanges(nil, row, text)
+	got, err := ReadExchanges(nil, row, text)
 	if err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("%q is read as %+v, %v", text, got, err)
 	}
 	whole := 1
 	for n := range text {
-		got, err := readExchanges(nil, row, text[:n])
+		got, err := ReadExchanges(nil, row, text[:n])
 		if n == len(writeExchanges(row, all[:whole])) {
 			whole++
 			err = sqlite.ErrDamaged // the end of an exchange
@@ -34,7 +34,7 @@ func TestARowOfExchanges(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"\n", "1 2 3 4 5\n\n", "0 1 2 1 3 x\n\n", "0 1 2 1 3 -1\n\n", "-1 1 2 1 3 0\n\n", "0 1 2 1 3 99999999999999999999\nbook\n", "0 1 2 1 3 4\nbookX"} {
-		if got, err := readExchanges(nil, row, bad); !errors.Is(err, sqlite.ErrDamaged) {
+		if got, err := ReadExchanges(nil, row, bad); !errors.Is(err, sqlite.ErrDamaged) {
 			t.Errorf("%q is read as %+v, %v", bad, got, err)
 		}
 	}

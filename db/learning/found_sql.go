@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"context"
@@ -24,13 +24,13 @@ type found struct {
 
 // size is about the room that a search takes in the cache.
 func (f *found) size() int {
-	return len(soughtWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
+	return len(SoughtWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
 }
 
-// soughtBy gives the words of the search that a message names: none if the search is not the
+// Sought gives the words of the search that a message names: none if the search is not the
 // sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
 // reading is none, too, because a message must not fail for it.
-func (l *learning) soughtBy(m *relay.SendMessage) []string {
+func (l *Learning) Sought(m *relay.SendMessage) []string {
 	if m.SearchID == "" || m.To.IsCrew() || l.halfLife == 0 {
 		return nil
 	}

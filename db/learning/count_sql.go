@@ -1,4 +1,4 @@
-package db
+package learning
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 
 
 // countExchanges counts exchanges and removes those that a whole round has counted. Without a
 // half-life it only removes them. more tells whether the round goes on.
-func (l *learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more bool, err error) {
+func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more bool, err error) {
 	rest, upto, begun, err := l.round(t)
 	if err != nil || len(rest) == 0 && !begun {
 		return false, err
@@ -57,13 +57,13 @@ func firstOfRound(rest []exchange, most int) []exchange {
 
 // countAll counts exchanges, which are sorted by the recipients. So each page of words is read and
 // written once.
-func (room *learning) countAll(t *engine.Tx, all []exchange, c *relay.CountExchanges) error {
+func (room *Learning) countAll(t *engine.Tx, all []exchange, c *relay.CountExchanges) error {
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].recipient == all[0].recipient {
 			n++
 		}
-		l := tally{learning: room, t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: room.counts.round.senders}
+		l := tally{Learning: room, t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: room.counts.round.senders}
 		if err := l.count(all[:n], c.At); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (room *learning) countAll(t *engine.Tx, all []exchange, c *relay.CountExcha
 
 // tally is what a count changes of one Mecha.
 type tally struct {
-	*learning
+	*Learning
 	learner
 	t        *engine.Tx
 	mecha    relay.MechaNumber
@@ -88,7 +88,7 @@ type tally struct {
 
 // count counts exchanges of the Mecha.
 func (l *tally) count(all []exchange, at time.Time) (err error) {
-	if l.learner, err = l.learning.learner(l.t, l.mecha); err != nil || l.off {
+	if l.learner, err = l.Learning.learner(l.t, l.mecha); err != nil || l.off {
 		return err
 	}
 	l.t.IDs.Extend(&l.tags.mecha, strconv.FormatInt(int64(l.mecha), 10))
@@ -108,7 +108,7 @@ type learner struct {
 	off       bool  // the profile says that nothing is to be learned
 }
 
-func (room *learning) learner(t *engine.Tx, id relay.MechaNumber) (l learner, err error) {
+func (room *Learning) learner(t *engine.Tx, id relay.MechaNumber) (l learner, err error) {
 	_, err = t.C.Row(func(r *sqlite.Rows) { l = learner{r.Int(0), r.Int(1), r.Int(2), r.Int(3) != 0} },
 		"SELECT exchanges, hour, words, off FROM learner WHERE mecha = ?", int64(id))
 	return l, err
@@ -252,7 +252,7 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 		err = l.t.C.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha))
 	} else {
 		for _, p := range l.pages {
-			err = cmp.Or(err, l.learning.writePage(l.t, l.mecha, p))
+			err = cmp.Or(err, l.Learning.writePage(l.t, l.mecha, p))
 		}
 		if err == nil && l.known > relay.MaxLearnedWords {
 			err = l.dropWords(counted, hourOf(at))
@@ -261,13 +261,13 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return l.learning.putLearner(l.t, l.mecha, l.learner, l.t.Position(at))
+	return l.Learning.putLearner(l.t, l.mecha, l.learner, l.t.Position(at))
 }
 
 // writePage writes a page that has changed, in several rows if it has grown too long. A page
 // without words goes, but for the first one of a Mecha: then the page before it covers its
 // words. The page must not be used any more.
-func (l *learning) writePage(t *engine.Tx, id relay.MechaNumber, p *wordPage) error {
+func (l *Learning) writePage(t *engine.Tx, id relay.MechaNumber, p *wordPage) error {
 	switch {
 	case !p.changed:
 		return nil
@@ -323,7 +323,7 @@ func (l *tally) dropWords(counted []exchange, hour int64) error {
 	if err := l.t.C.Exec("DELETE FROM learned WHERE mecha = ?", int64(l.mecha)); err != nil {
 		return err
 	}
-	return l.learning.writePage(l.t, l.mecha, &page)
+	return l.Learning.writePage(l.t, l.mecha, &page)
 }
 
 // crews are those of the senders of exchanges, each once, in their order.
