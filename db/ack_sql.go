@@ -29,7 +29,7 @@ func (p *progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutc
 // judgeAck sets the verdict of this machine.
 func (p *progress) judgeAck(a *relay.Acknowledge) {
 	if relay.IsFinal(a.Status) {
-		a.Learns = p.learning.Learns()
+		a.Learns = p.lessons.Learns()
 	}
 }
 
@@ -72,7 +72,7 @@ func (room *progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 	if !relay.IsFinal(a.Status) {
 		sought = ""
 	} else {
-		room.learning.Ended(t, a, m, sought, p)
+		room.lessons.Ended(t, a, m, sought, p)
 	}
 	if m.DeliveredAt.IsZero() {
 		m.DeliveredAt = p.Time()

@@ -183,8 +183,8 @@ type directory struct {
 	entries  *cache.Cache[relay.MechaNumber, relay.Entry] // read lately, without cards
 }
 
-func newDirectory(w *engine.Store) *directory {
-	d := &directory{w: w, keys: newKeyCache(),
+func newDirectory(w *engine.Store, words *dictionary.Dictionary, used *replays.Replays, l Lessons) *directory {
+	d := &directory{w: w, dictionary: words, replays: used, lessons: l, keys: newKeyCache(),
 		callers: cache.New[relay.KeyNumber, *relay.Key](maxCallers), accepts: cache.New[relay.MechaNumber, relay.AcceptFrom](maxAccepts),
 		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](names.CacheBytes)}
 	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
@@ -193,6 +193,9 @@ func newDirectory(w *engine.Store) *directory {
 	w.Listeners.Add(engine.EntriesChanged, d.crewOnly.Forget)
 	return d
 }
+
+// start begins to note the last use of keys.
+func (d *directory) start() { d.keyUse.wrote = d.w.Opts.Now() }
 
 func (d *directory) Forget() {
 	d.callers.Forget()

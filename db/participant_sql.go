@@ -18,8 +18,6 @@ type members struct {
 // memberBytes is about the room that a conversation takes in the cache.
 const memberBytes = 16 + names.PairOverhead
 
-func newMembers() members { return members{cache.New[int64, [2]relay.MechaNumber](names.CacheBytes)} }
-
 // has reports whether the cache knows that a Mecha takes part in a conversation.
 func (m members) has(conversation int64, id relay.MechaNumber) bool {
 	two, known := m.Find(conversation)

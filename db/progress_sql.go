@@ -7,9 +7,17 @@ import (
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
-	"relay/db/learning"
 	"relay/db/relay"
 )
+
+// ProgressLessons hears how messages end.
+type ProgressLessons interface {
+	// Learns reports whether anything is learned.
+	Learns() bool
+	// Ended is called for the final acknowledgement of a message. p is the position of its receipt,
+	// sought the words of the search that had found the recipient; "": none had.
+	Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position)
+}
 
 // progress is the room of what becomes of a message: receipts, leases, and the times that come,
 // such as that of its expiry. Times come by the server's clock alone.
@@ -18,7 +26,7 @@ type progress struct {
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory
-	learning   *learning.Learning
+	lessons    ProgressLessons
 	mailbox    *mailbox.Mailbox
 	expiry     dueTimes
 	overdue    dueTimes
@@ -35,8 +43,11 @@ type progress struct {
 	spent     int                                  // messages that the relay gave up
 }
 
-func newProgress(w *engine.Store, maxAttempts int) *progress {
-	return &progress{w: w, expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
+// newProgress makes the room. maxAttempts is how many attempts workers make at a message whose recipient
+// has set no number; 0: any number.
+func newProgress(w *engine.Store, words *dictionary.Dictionary, d *directory, m *mailbox.Mailbox, l ProgressLessons, maxAttempts int) *progress {
+	return &progress{w: w, dictionary: words, directory: d, mailbox: m, lessons: l,
+		expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
 		claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
 }
 

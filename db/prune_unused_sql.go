@@ -130,10 +130,11 @@ func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay
 		return err
 	}
 	for _, m := range unused {
+		if err := r.lessons.MechaGone(t, relay.MechaNumber(m.id)); err != nil {
+			return err
+		}
 		for _, q := range []string{
 			"UPDATE setting SET value = max(value, (SELECT revision FROM mecha WHERE id = ?)) WHERE name = 'last_position'",
-			"DELETE FROM search WHERE mecha = ?", // local, but nobody can ask for them any more
-			"DELETE FROM learner WHERE mecha = ?",
 			"DELETE FROM mecha WHERE id = ?",
 		} {
 			if err := t.C.Exec(q, m.id); err != nil {
@@ -146,7 +147,7 @@ func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay
 	if !more {
 		upto = math.MaxInt64
 	}
-	if err := r.learning.Prune(t, p.Mechas, upto, oldest, p.At); err != nil {
+	if err := r.lessons.Prune(t, p.Mechas, upto, oldest, p.At); err != nil {
 		return err
 	}
 	out.Mechas, out.More = next, out.More || more

@@ -7,7 +7,6 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/replays"
-	"relay/db/learning"
 	"relay/db/relay"
 )
 
@@ -40,13 +39,22 @@ const (
 	auditEvery     = time.Hour
 )
 
+// RetentionLessons forgets what nobody can use any more.
+type RetentionLessons interface {
+	// Prune forgets what was learned of Mechas in a range of numbers, if their last exchange is
+	// older than every message. at is the time of the write.
+	Prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error
+	// MechaGone drops the rest of a Mecha, to which no row refers.
+	MechaGone(t *engine.Tx, id relay.MechaNumber) error
+}
+
 // retention removes messages, on the writer's goroutine. Only a server has one that works.
 type retention struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory
-	learning   *learning.Learning
+	lessons    RetentionLessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress
 	replays    *replays.Replays
@@ -105,8 +113,13 @@ type asked struct {
 	ended bool
 }
 
-func newRetention(w *engine.Store, keep, keepExpired time.Duration, running func(time.Time) time.Duration) *retention {
-	r := &retention{w: w, keep: keep, running: running, trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}
+// newRetention makes the room. Messages go when they are older than keep, and expired ones when they
+// have been so for keepExpired; 0: never.
+func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory, m *mailbox.Mailbox, used *replays.Replays,
+	p *progress, s *sending, l RetentionLessons) *retention {
+	r := &retention{w: w, keep: keep, running: used.Used.Elapsed,
+		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
+		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}
 	r.walk(keep, false)
 	r.walk(keepExpired, true)
 	if r.emptyFor = keep; r.emptyFor == 0 {

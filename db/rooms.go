@@ -1,8 +1,6 @@
 package db
 
 import (
-	"time"
-
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
@@ -25,17 +23,14 @@ type nouns struct {
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
 func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
-	n.Dictionary, n.Mailbox, n.Replays, n.directory = dictionary.New(w), mailbox.New(w), replays.New(w, o.MaxNonces, o.ClockSkew, o.passed), newDirectory(w)
-	n.Learning, n.messages, n.progress, n.sending = learning.New(w, n.Dictionary, o.LearnHalfLife), &messages{w: w}, newProgress(w, o.MaxAttempts), &sending{w: w, members: newMembers(), limits: Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}}
-	n.retention = newRetention(w, o.Retention, o.KeepExpired, func(now time.Time) time.Duration { return n.Replays.Used.Elapsed(now) })
-	n.directory.dictionary, n.directory.lessons, n.directory.replays = n.Dictionary, n.Learning, n.Replays
-	p := n.progress
-	p.dictionary, p.directory, p.learning, p.mailbox = n.Dictionary, n.directory, n.Learning, n.Mailbox
-	s := n.sending
-	s.dictionary, s.directory, s.learning, s.mailbox, s.progress = n.Dictionary, n.directory, n.Learning, n.Mailbox, n.progress
-	r := n.retention
-	r.dictionary, r.directory, r.learning, r.mailbox = n.Dictionary, n.directory, n.Learning, n.Mailbox
-	r.progress, r.replays, r.sending = n.progress, n.Replays, n.sending
+	n.Dictionary, n.Mailbox = dictionary.New(w), mailbox.New(w)
+	n.Replays = replays.New(w, o.MaxNonces, o.ClockSkew, o.passed)
+	n.Learning = learning.New(w, n.Dictionary, o.LearnHalfLife)
+	n.directory = newDirectory(w, n.Dictionary, n.Replays, n.Learning)
+	n.messages = &messages{w: w}
+	n.progress = newProgress(w, n.Dictionary, n.directory, n.Mailbox, n.Learning, o.MaxAttempts)
+	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.directory, n.Mailbox, n.progress, n.Learning)
+	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.directory, n.Mailbox, n.Replays, n.progress, n.sending, n.Learning)
 	return n, []engine.Room{n.progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
 }
 
@@ -45,7 +40,7 @@ func (d *DB) start() error {
 		return err
 	}
 	now := d.opts.Now()
-	d.directory.keyUse.wrote = now
+	d.directory.start()
 	starts := []func() error{d.progress.start, d.Learning.Start, d.sending.start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,

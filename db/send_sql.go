@@ -9,7 +9,6 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
-	"relay/db/learning"
 	"relay/db/relay"
 )
 
@@ -61,7 +60,7 @@ func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 func (s *sending) judge(m *relay.SendMessage) {
 	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.Disk.Low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
 	m.MaxBroadcast, m.MaxBroadcastBytes = s.limits.MaxBroadcast, maxBroadcastBytes
-	m.Sought = s.learning.Sought(m)
+	m.Sought = s.lessons.Sought(m)
 }
 
 func (s *sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
@@ -217,7 +216,7 @@ func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), m.Signed, int64(o.nonce),
 		sqlite.OrNull(o.Key), sqlite.OrNull(o.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
 		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State),
-		sqlite.OrNull(int64(o.broadcast)), sqlite.OrNull(learning.SoughtWords(m.Sought)))
+		sqlite.OrNull(int64(o.broadcast)), sqlite.OrNull(relay.JoinWords(m.Sought)))
 	if err != nil {
 		return 0, err
 	}

@@ -1,10 +1,11 @@
 package db
 
 import (
+	"relay/db/cache"
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
-	"relay/db/learning"
+	"relay/db/internal/names"
 	"relay/db/relay"
 )
 
@@ -15,6 +16,12 @@ type Limits struct {
 	MaxBroadcast      int // Mechas to which a message to a crew may go; 0: such messages are refused
 }
 
+// SendingLessons knows the searches that messages name.
+type SendingLessons interface {
+	// Sought returns the words of the search that a message names; none if it may not name it.
+	Sought(m *relay.SendMessage) []string
+}
+
 // sending is the room of what decides a send besides the recipient's mailbox: who takes part in
 // a conversation, how long it may get, and to whom a message to a crew goes.
 type sending struct {
@@ -23,13 +30,19 @@ type sending struct {
 	limits     Limits
 	dictionary *dictionary.Dictionary
 	directory  *directory
-	learning   *learning.Learning
+	lessons    SendingLessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress
 	members    members
 	limited    bool        // a conversation may have a limit
 	to         []addressee // the recipients of the present message
 	broadcasts int         // messages to a crew in the present transaction
+}
+
+// newSending makes the room.
+func newSending(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory, m *mailbox.Mailbox, p *progress, l SendingLessons) *sending {
+	return &sending{w: w, limits: limits, dictionary: words, directory: d, mailbox: m, progress: p, lessons: l,
+		members: members{cache.New[int64, [2]relay.MechaNumber](names.CacheBytes)}}
 }
 
 func (s *sending) start() (err error) {

@@ -24,7 +24,7 @@ type found struct {
 
 // size is about the room that a search takes in the cache.
 func (f *found) size() int {
-	return len(SoughtWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
+	return len(relay.JoinWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
 }
 
 // Sought gives the words of the search that a message names: none if the search is not the

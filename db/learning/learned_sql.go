@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"relay/db/internal/dictionary"
@@ -18,9 +17,6 @@ import (
 // along (message.sought). Its final acknowledgement makes an exchange of it, which costs next to
 // nothing (exchange_sql.go). The room counts many of these together (count_sql.go), into `learned` and
 // `learner`. The search index follows learner.position.
-
-// SoughtWords is the form in which the file has the words of a search. "" is none.
-func SoughtWords(words []string) string { return strings.Join(words, "\n") }
 
 // Ended notes a final acknowledgement of a message. p is the position of its receipt, sought
 // the words of the search that had found the recipient, if there was one. No Mecha counts for
@@ -76,6 +72,15 @@ func (l *Learning) ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at t
 		return l.forgetLearned(t, id, true, at)
 	}
 	return t.C.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
+}
+
+// MechaGone removes the rows of a Mecha that nothing refers to. Nobody can ask for its searches
+// any more.
+func (l *Learning) MechaGone(t *engine.Tx, id relay.MechaNumber) error {
+	if err := t.C.Exec("DELETE FROM search WHERE mecha = ?", int64(id)); err != nil {
+		return err
+	}
+	return t.C.Exec("DELETE FROM learner WHERE mecha = ?", int64(id))
 }
 
 // Prune forgets what was learned of Mechas in a range of numbers, if their last exchange

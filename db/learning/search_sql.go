@@ -54,7 +54,7 @@ func (s *savedSearch) Apply(t *engine.Tx) error {
 	}
 	err := t.C.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(t.LocalPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
-		sqlite.OrNull(SoughtWords(s.Words)), listed)
+		sqlite.OrNull(relay.JoinWords(s.Words)), listed)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -148,3 +149,6 @@ type SaveSearch struct {
 	Listed []MechaNumber // whom the answer lists
 	Nonce  NonceHash
 }
+
+// JoinWords returns the form in which a file has the words of a search; "" for none.
+func JoinWords(words []string) string { return strings.Join(words, "\n") }
