@@ -12,7 +12,7 @@ func (s *sending) accepting(t *engine.Tx, m *relay.SendMessage, sender *relay.Ke
 	left := to[:0]
 	for _, r := range to {
 		if r.number != sender.Mecha.Number && r.number != a.sender {
-			from, err := s.directory.acceptFrom(t, r.number)
+			from, err := s.directory.AcceptFrom(t, r.number)
 			if err != nil {
 				return nil, err
 			}

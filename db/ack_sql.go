@@ -184,7 +184,7 @@ func (room *progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay
 // action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
 // KeyExpired.
 func (p *progress) forRecipient(t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
-	recipient, err := p.directory.caller(t, key)
+	recipient, err := p.directory.Caller(t, key)
 	if err != nil {
 		return nil, err
 	}

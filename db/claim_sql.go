@@ -46,7 +46,7 @@ func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 
 // claimMessages takes leases. Its outcome is the messages, without their payloads.
 func (p *progress) claimMessages(t *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-	caller, err := p.directory.caller(t, c.Key)
+	caller, err := p.directory.Caller(t, c.Key)
 	if err != nil {
 		return nil, err
 	}

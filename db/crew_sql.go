@@ -30,7 +30,7 @@ func (room *sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 	s := room
 	s.to = s.to[:0]
 	if !m.To.IsCrew() {
-		id, err := room.directory.recipient(t, m.To)
+		id, err := room.directory.Recipient(t, m.To)
 		s.to = append(s.to, addressee{id, m.To})
 		return s.to, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
@@ -132,7 +133,7 @@ func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
 // without their cards.
 func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
 	return see(i, func(x *engine.Rx) ([]relay.Entry, error) {
-		return entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
+		return directory.Entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 	})
 }
 
@@ -146,12 +147,12 @@ func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error)
 
 // Entry reads one Mecha with its card. Error: MechaNotFound.
 func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
-	return see(i, func(x *engine.Rx) (relay.Entry, error) { return entry(x, a) })
+	return see(i, func(x *engine.Rx) (relay.Entry, error) { return directory.ReadEntry(x, a) })
 }
 
 // KeysOf lists the keys of one address, or all if it is "", the oldest first.
 func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
-	return see(i, func(x *engine.Rx) ([]*relay.Key, error) { return keysOf(x, a) })
+	return see(i, func(x *engine.Rx) ([]*relay.Key, error) { return directory.KeysOf(x, a) })
 }
 
 // Answers lists the first messages that name a message as the one that they answer. Error:

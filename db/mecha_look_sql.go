@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
@@ -68,7 +69,7 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s survey.MechaState, er
 		return s, err
 	}
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
-		list, err := entries(x, false, "WHERE m.id = ?", int64(id))
+		list, err := directory.Entries(x, false, "WHERE m.id = ?", int64(id))
 		if err != nil {
 			return err
 		}
@@ -256,7 +257,7 @@ func listed(x *engine.Rx, ids []relay.MechaNumber) (all []survey.Listed, err err
 		return nil, err
 	}
 	for _, id := range ids {
-		some, err := entries(x, false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
+		some, err := directory.Entries(x, false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"relay/db/cache"
 	"relay/db/internal/dictionary"
+	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/relay"
@@ -25,7 +26,7 @@ type progress struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
-	directory  *directory
+	directory  *directory.Directory
 	lessons    ProgressLessons
 	mailbox    *mailbox.Mailbox
 	expiry     dueTimes
@@ -45,7 +46,7 @@ type progress struct {
 
 // newProgress makes the room. maxAttempts is how many attempts workers make at a message whose recipient
 // has set no number; 0: any number.
-func newProgress(w *engine.Store, words *dictionary.Dictionary, d *directory, m *mailbox.Mailbox, l ProgressLessons, maxAttempts int) *progress {
+func newProgress(w *engine.Store, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, l ProgressLessons, maxAttempts int) *progress {
 	return &progress{w: w, dictionary: words, directory: d, mailbox: m, lessons: l,
 		expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
 		claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}

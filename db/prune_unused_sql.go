@@ -115,7 +115,7 @@ func (r *retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.P
 	if t.C.Changes() == changed {
 		return nil
 	}
-	return r.directory.raiseKeysVersion(t)
+	return r.directory.RaiseKeysVersion(t)
 }
 
 // pruneMechas removes Mechas that were removed from the directory, when no key, no

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/internal/dictionary"
+	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/replays"
@@ -53,7 +54,7 @@ type retention struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
-	directory  *directory
+	directory  *directory.Directory
 	lessons    RetentionLessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress
@@ -115,7 +116,7 @@ type asked struct {
 
 // newRetention makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
-func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory, m *mailbox.Mailbox, used *replays.Replays,
+func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
 	p *progress, s *sending, l RetentionLessons) *retention {
 	r := &retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,

@@ -2,6 +2,7 @@ package db
 
 import (
 	"relay/db/internal/dictionary"
+	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/replays"
@@ -13,7 +14,7 @@ type nouns struct {
 	*dictionary.Dictionary
 	*mailbox.Mailbox
 	*replays.Replays
-	*directory
+	*directory.Directory
 	*learning.Learning
 	*messages
 	*progress
@@ -26,12 +27,12 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Dictionary, n.Mailbox = dictionary.New(w), mailbox.New(w)
 	n.Replays = replays.New(w, o.MaxNonces, o.ClockSkew, o.passed)
 	n.Learning = learning.New(w, n.Dictionary, o.LearnHalfLife)
-	n.directory = newDirectory(w, n.Dictionary, n.Replays, n.Learning)
+	n.Directory = directory.New(w, n.Dictionary, n.Replays, n.Learning)
 	n.messages = &messages{w: w}
-	n.progress = newProgress(w, n.Dictionary, n.directory, n.Mailbox, n.Learning, o.MaxAttempts)
-	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.directory, n.Mailbox, n.progress, n.Learning)
-	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.directory, n.Mailbox, n.Replays, n.progress, n.sending, n.Learning)
-	return n, []engine.Room{n.progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.directory}
+	n.progress = newProgress(w, n.Dictionary, n.Directory, n.Mailbox, n.Learning, o.MaxAttempts)
+	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.progress, n.Learning)
+	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.progress, n.sending, n.Learning)
+	return n, []engine.Room{n.progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.Directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -40,7 +41,7 @@ func (d *DB) start() error {
 		return err
 	}
 	now := d.opts.Now()
-	d.directory.start()
+	d.Directory.Start()
 	starts := []func() error{d.progress.start, d.Learning.Start, d.sending.start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,

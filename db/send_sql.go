@@ -30,7 +30,7 @@ func (s *sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 	sent, err := engine.Do[relay.Sent](s.w, m)
 	if err != nil {
 		s.tellFounder(m, sent.Full)
-		return relay.Sent{}, s.countCrew(s.directory.suggest(err, m.To, m.Key), m)
+		return relay.Sent{}, s.countCrew(s.directory.Suggest(err, m.To, m.Key), m)
 	}
 	return sent, nil
 }
@@ -49,7 +49,7 @@ func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 		s.tellFounder(m, sent.Full)
 		switch relay.ErrorCode(err) {
 		case relay.RecipientNotFound, relay.TooManyRecipients: // what these say is read, and the writer must not wait for that
-			go func() { done(relay.Sent{}, s.countCrew(s.directory.suggest(err, m.To, m.Key), m)) }()
+			go func() { done(relay.Sent{}, s.countCrew(s.directory.Suggest(err, m.To, m.Key), m)) }()
 		default:
 			done(relay.Sent{}, err)
 		}
@@ -64,7 +64,7 @@ func (s *sending) judge(m *relay.SendMessage) {
 }
 
 func (s *sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
-	sender, err := s.directory.caller(t, m.Key)
+	sender, err := s.directory.Caller(t, m.Key)
 	if err != nil {
 		return relay.Sent{}, err
 	}

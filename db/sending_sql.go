@@ -3,6 +3,7 @@ package db
 import (
 	"relay/db/cache"
 	"relay/db/internal/dictionary"
+	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
@@ -29,7 +30,7 @@ type sending struct {
 	w          *engine.Store
 	limits     Limits
 	dictionary *dictionary.Dictionary
-	directory  *directory
+	directory  *directory.Directory
 	lessons    SendingLessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress
@@ -40,7 +41,7 @@ type sending struct {
 }
 
 // newSending makes the room.
-func newSending(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory, m *mailbox.Mailbox, p *progress, l SendingLessons) *sending {
+func newSending(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, p *progress, l SendingLessons) *sending {
 	return &sending{w: w, limits: limits, dictionary: words, directory: d, mailbox: m, progress: p, lessons: l,
 		members: members{cache.New[int64, [2]relay.MechaNumber](names.CacheBytes)}}
 }

@@ -73,7 +73,7 @@ func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
 		d.judge(m)
 	}
 	if outcome, err = d.w.Act(by, write); sends {
-		err = d.suggest(err, m.To, m.Key)
+		err = d.Suggest(err, m.To, m.Key)
 	}
 	return outcome, err
 }

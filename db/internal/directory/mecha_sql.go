@@ -1,4 +1,4 @@
-package db
+package directory
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"relay/db/relay"
 )
 
-// recipient finds the Mecha with an address. Error: RecipientNotFound.
-func (d *directory) recipient(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
+// Recipient finds the Mecha with an address. Error: RecipientNotFound.
+func (d *Directory) Recipient(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
 	id, err := d.dictionary.Mecha(t, a)
 	if err == nil && id == 0 {
 		err = relay.Errorf(relay.RecipientNotFound, "no Mecha %s is registered here", a)
@@ -27,11 +27,11 @@ func (d *directory) recipient(t *engine.Tx, a relay.Address) (relay.MechaNumber,
 	return id, err
 }
 
-// suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
+// Suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
 // caller may find. It does not run in the writer's goroutine, because the scan is too slow for
 // that. Suggestions are a courtesy, so there are none if a scan of the caller waits
 // already.
-func (d *directory) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
+func (d *Directory) Suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
 		return err
@@ -129,7 +129,7 @@ func edits(a, b string) int {
 
 // register gives the number of a Mecha, and makes the Mecha if it is new or was removed.
 // Error: InvalidAddress, if the address differs from a registered one only in letter case.
-func (d *directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay.MechaNumber, error) {
+func (d *Directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay.MechaNumber, error) {
 	var id int64
 	var known relay.Address
 	removed := false
@@ -163,9 +163,9 @@ type Lessons interface {
 	MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error
 }
 
-// directory is the room of Mechas, their keys and their profiles. The writer decides by what it
+// Directory is the room of Mechas, their keys and their profiles. The writer decides by what it
 // has here, which is what the file has, with the changes of the present transaction.
-type directory struct {
+type Directory struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
@@ -183,8 +183,8 @@ type directory struct {
 	entries  *cache.Cache[relay.MechaNumber, relay.Entry] // read lately, without cards
 }
 
-func newDirectory(w *engine.Store, words *dictionary.Dictionary, used *replays.Replays, l Lessons) *directory {
-	d := &directory{w: w, dictionary: words, replays: used, lessons: l, keys: newKeyCache(),
+func New(w *engine.Store, words *dictionary.Dictionary, used *replays.Replays, l Lessons) *Directory {
+	d := &Directory{w: w, dictionary: words, replays: used, lessons: l, keys: newKeyCache(),
 		callers: cache.New[relay.KeyNumber, *relay.Key](maxCallers), accepts: cache.New[relay.MechaNumber, relay.AcceptFrom](maxAccepts),
 		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](names.CacheBytes)}
 	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
@@ -194,26 +194,26 @@ func newDirectory(w *engine.Store, words *dictionary.Dictionary, used *replays.R
 	return d
 }
 
-// start begins to note the last use of keys.
-func (d *directory) start() { d.keyUse.wrote = d.w.Opts.Now() }
+// Start begins to note the last use of keys.
+func (d *Directory) Start() { d.keyUse.wrote = d.w.Opts.Now() }
 
-func (d *directory) Forget() {
+func (d *Directory) Forget() {
 	d.callers.Forget()
 	d.accepts.Forget()
 }
 
-func (d *directory) Due(now time.Time) bool { return d.keyUse.Due(now) }
-func (d *directory) Do(now time.Time)       { d.keyUse.Do(now) }
-func (d *directory) Flush()                 { d.keyUse.flush() }
+func (d *Directory) Due(now time.Time) bool { return d.keyUse.Due(now) }
+func (d *Directory) Do(now time.Time)       { d.keyUse.Do(now) }
+func (d *Directory) Flush()                 { d.keyUse.flush() }
 
 // useNonce writes nothing itself: the entry of the log keeps the nonce.
-func (d *directory) useNonce(t *engine.Tx, u *relay.UseNonce) (engine.None, error) {
-	_, err := d.caller(t, u.Key)
+func (d *Directory) useNonce(t *engine.Tx, u *relay.UseNonce) (engine.None, error) {
+	_, err := d.Caller(t, u.Key)
 	return engine.None{}, err
 }
 
 // Kinds adds the writes of the room to the table.
-func (d *directory) Kinds(all *engine.Table) {
+func (d *Directory) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.PutProfile, engine.None]{Decide: d.putProfile, Silent: true, Note: noteProfile,
 		By: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
 	engine.Add(all, engine.Kind[*relay.UseNonce, engine.None]{Decide: d.useNonce, Silent: true,

@@ -1,4 +1,4 @@
-package db
+package directory
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 
 // raiseRevision gives a Mecha the next revision, so that the search index reads it
 // again. removed is the time of its removal in Unix ms, or nil.
-func (d *directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Time, removed any) error {
+func (d *Directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Time, removed any) error {
 	t.Changed |= engine.EntriesChanged
 	// max, because another process may have given out later revisions, and the index must
 	// not miss this one.
@@ -31,7 +31,7 @@ func (d *directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Ti
 // PutProfile replaces a profile, and returns once that is durable (PROTOCOL §5,
 // Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
 // write. Safe for concurrent use.
-func (d *directory) PutProfile(p *relay.PutProfile) error {
+func (d *Directory) PutProfile(p *relay.PutProfile) error {
 	put := engine.Do[engine.None, *relay.PutProfile]
 	if p.Key == 0 { // a command sets it; a Mecha that sets its own is no operator
 		put = engine.Administer[engine.None, *relay.PutProfile]
@@ -42,13 +42,13 @@ func (d *directory) PutProfile(p *relay.PutProfile) error {
 
 // PutProfileThen is PutProfile without waiting, for imports, which note themselves in the
 // audit log (Note). done is called from the writer's goroutine and must not block.
-func (d *directory) PutProfileThen(p *relay.PutProfile, done func(error)) {
+func (d *Directory) PutProfileThen(p *relay.PutProfile, done func(error)) {
 	engine.Then(d.w, p, func(_ engine.None, err error) { done(err) })
 }
 
-func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, error) {
+func (d *Directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, error) {
 	if p.Key != 0 {
-		if _, err := d.caller(t, p.Key); err != nil {
+		if _, err := d.Caller(t, p.Key); err != nil {
 			return engine.None{}, err
 		}
 	}
@@ -83,12 +83,12 @@ func (d *directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
-func (d *directory) RemoveMecha(r *relay.RemoveMecha) error {
+func (d *Directory) RemoveMecha(r *relay.RemoveMecha) error {
 	_, err := engine.Administer[engine.None](d.w, r)
 	return err
 }
 
-func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None, error) {
+func (d *Directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None, error) {
 	id, err := d.dictionary.Mecha(t, r.Address)
 	if err != nil {
 		return engine.None{}, err
@@ -112,7 +112,7 @@ func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None
 	if err := d.lessons.MechaRemoved(t, id, r.At); err != nil {
 		return engine.None{}, err
 	}
-	if err := d.raiseKeysVersion(t); err != nil {
+	if err := d.RaiseKeysVersion(t); err != nil {
 		return engine.None{}, err
 	}
 	return engine.None{}, d.raiseRevision(t, id, r.At, r.At.UnixMilli())
@@ -121,8 +121,8 @@ func (d *directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None
 const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.removed_at, p.body, p.card, p.updated_at
 	FROM mecha m LEFT JOIN profile p ON p.mecha = m.id `
 
-// readEntry makes the entry of the present row, with its card if card is set.
-func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
+// scanEntry makes the entry of the present row, with its card if card is set.
+func scanEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	e := relay.Entry{
 		Mecha:    relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
 		Revision: r.Int(3), Removed: !r.Null(4), UpdatedAt: relay.UnixMilli(r.Int(7)),
@@ -144,25 +144,25 @@ func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	return e, err
 }
 
-func entries(x *engine.Rx, card bool, where string, args ...any) ([]relay.Entry, error) {
+func Entries(x *engine.Rx, card bool, where string, args ...any) ([]relay.Entry, error) {
 	all, _, err := engine.Page(x.C.Query(entryColumns+where, args...), math.MaxInt,
-		func(r *sqlite.Rows) (relay.Entry, error) { return readEntry(r, card) })
+		func(r *sqlite.Rows) (relay.Entry, error) { return scanEntry(r, card) })
 	return all, err
 }
 
 // EntriesAfter gives up to limit Mechas whose revision is greater than revision, by
 // revision, with removed ones and without cards. The search index follows the
 // directory by it.
-func (d *directory) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
+func (d *Directory) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	return engine.Get(ctx, d.w.As(0).Scan, func(x *engine.Rx) ([]relay.Entry, error) {
-		return entries(x, false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
+		return Entries(x, false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
 	})
 }
 
 // Entries reads the Mechas with these ids for a caller, without their cards. Removed and
 // unknown ones are left out. Later calls share what the entries refer to, so nobody may change
 // it. Safe for concurrent use.
-func (d *directory) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
+func (d *Directory) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 	list := mailbox.JSONList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
 	err = d.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		all = make([]relay.Entry, 0, len(ids))
@@ -195,10 +195,10 @@ const entryBytes = 1024 + names.PairOverhead
 
 // remember reads the entry of e.Number into e, and puts it into the cache. It is that of the
 // file as long as the file has its revision.
-func (d *directory) remember(x *engine.Rx, e *relay.Entry) (err error) {
+func (d *Directory) remember(x *engine.Rx, e *relay.Entry) (err error) {
 	size := entryBytes
 	known, failed := x.C.Row(func(r *sqlite.Rows) {
-		*e, err = readEntry(r, false)
+		*e, err = scanEntry(r, false)
 		size += 2 * len(r.Text(5))
 	}, entryColumns+"WHERE m.id = ?", int64(e.Number))
 	if err = cmp.Or(failed, err); err != nil {
@@ -214,9 +214,9 @@ func (d *directory) remember(x *engine.Rx, e *relay.Entry) (err error) {
 
 // Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
 // visible to viewer.
-func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
+func (d *Directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
 	return engine.Get(ctx, d.w.As(viewer.Number).Point, func(x *engine.Rx) (relay.Entry, error) {
-		e, err := entry(x, a)
+		e, err := ReadEntry(x, a)
 		if err == nil && !e.VisibleTo(viewer.Address) {
 			err = dictionary.NotFound(a)
 		}
@@ -224,8 +224,8 @@ func (d *directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mec
 	})
 }
 
-func entry(x *engine.Rx, a relay.Address) (e relay.Entry, err error) {
-	some, err := entries(x, true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
+func ReadEntry(x *engine.Rx, a relay.Address) (e relay.Entry, err error) {
+	some, err := Entries(x, true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
 	if err == nil && (len(some) == 0 || some[0].Address != a) {
 		err = dictionary.NotFound(a)
 	}

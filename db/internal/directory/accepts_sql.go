@@ -1,4 +1,4 @@
-package db
+package directory
 
 import (
 	"encoding/json"
@@ -9,15 +9,15 @@ import (
 	"relay/db/relay"
 )
 
-// acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
-func (d *directory) acceptFrom(t *engine.Tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
+// AcceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
+func (d *Directory) AcceptFrom(t *engine.Tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
 	if from, known := d.accepts.Find(id); known {
 		return from, nil
 	}
 	return d.readAcceptFrom(t, id)
 }
 
-func (d *directory) readAcceptFrom(t *engine.Tx, id relay.MechaNumber) (from relay.AcceptFrom, err error) {
+func (d *Directory) readAcceptFrom(t *engine.Tx, id relay.MechaNumber) (from relay.AcceptFrom, err error) {
 	var text string
 	_, err = t.C.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
 	if err != nil {

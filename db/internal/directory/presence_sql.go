@@ -1,4 +1,4 @@
-package db
+package directory
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 )
 
 // saw notes that a Mecha has just made a request.
-func (d *directory) saw(id relay.MechaNumber, now time.Time) {
+func (d *Directory) saw(id relay.MechaNumber, now time.Time) {
 	d.lastSeen(id, 0).Store(now.UnixMilli())
 }
 
 // lastSeen gives the time of a Mecha's last request, in Unix ms. If there is none, it is
 // first.
-func (d *directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
+func (d *Directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	v, ok := d.seen.Load(id)
 	if !ok {
 		at := new(atomic.Int64)
@@ -28,7 +28,7 @@ func (d *directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 
 // LastRequest gives the time of a Mecha's last request, without reading the file: zero if there was
 // none in this process, as far as is known. It does not wait. Safe for concurrent use.
-func (d *directory) LastRequest(id relay.MechaNumber) time.Time {
+func (d *Directory) LastRequest(id relay.MechaNumber) time.Time {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load())
 	}
@@ -37,7 +37,7 @@ func (d *directory) LastRequest(id relay.MechaNumber) time.Time {
 
 // LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
 // After a restart, it may be up to about a minute too early. Safe for concurrent use.
-func (d *directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (time.Time, error) {
+func (d *Directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (time.Time, error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
@@ -53,12 +53,12 @@ const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u
 // Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
 // false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
 // concurrent use.
-func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
+func (d *Directory) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
 	crew, known := d.crewOnly.Find(id)
 	if !known {
 		epoch := d.crewOnly.Epoch()
 		err = d.w.As(caller.Number).Point(ctx, func(x *engine.Rx) error {
-			some, err := entries(x, false, "WHERE m.id = ?", int64(id))
+			some, err := Entries(x, false, "WHERE m.id = ?", int64(id))
 			if err == nil && len(some) > 0 && some[0].Visibility == relay.CrewOnly {
 				crew = some[0].Address.Crew()
 			}
@@ -77,7 +77,7 @@ func (d *directory) Presence(ctx context.Context, caller relay.Mecha, id relay.M
 }
 
 // LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
-func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
+func (d *Directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
 	if id, known := d.w.Mechas.ID.Find(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
 			return nil
@@ -92,7 +92,7 @@ func (d *directory) LearnPresence(ctx context.Context, caller relay.Mecha, to re
 
 // KnownPresence is Presence without reading the file. known is false if it cannot tell. It
 // does not wait. Safe for concurrent use.
-func (d *directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
+func (d *Directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
 	crew, known := d.crewOnly.Find(id)
 	at, ok := d.seen.Load(id)
 	if !known || !ok {

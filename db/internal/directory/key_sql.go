@@ -1,4 +1,4 @@
-package db
+package directory
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
 // use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no
 // such key, and lags behind its log. A new key works as
 // soon as the command that made it has returned, also if another process made it.
-func (d *directory) Key(ctx context.Context, text string) (*relay.Key, error) {
+func (d *Directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
 	u, known := d.keys.byHash.Find(hash)
 	if !known {
@@ -108,7 +108,7 @@ func (d *directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 
 // KeysByID reads keys from the file, not from the cache, and leaves out unknown ones. It
 // waits for no other kind of read. Safe for concurrent use.
-func (d *directory) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
+func (d *Directory) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
 	for some := range slices.Chunk(ids, keysAtOnce) {
 		list, err := json.Marshal(some)
 		if err != nil {
@@ -130,7 +130,7 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 	m.address, m.created_at, k.ended, k.broadcast FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
 // findKeys reads keys from the file, in the lane of the keys.
-func (d *directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
+func (d *Directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
 	return engine.Get(ctx, d.w.In(d.w.Readers.Key()), func(x *engine.Rx) ([]*relay.Key, error) { return keys(x, where, arg) })
 }
 
@@ -148,17 +148,17 @@ func readKey(r *sqlite.Rows) *relay.Key {
 }
 
 // Keys lists the keys of one address, or all if it is "", the oldest first.
-func (d *directory) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, error) {
-	return engine.Get(ctx, d.w.As(0).Scan, func(x *engine.Rx) ([]*relay.Key, error) { return keysOf(x, of) })
+func (d *Directory) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, error) {
+	return engine.Get(ctx, d.w.As(0).Scan, func(x *engine.Rx) ([]*relay.Key, error) { return KeysOf(x, of) })
 }
 
-func keysOf(x *engine.Rx, a relay.Address) ([]*relay.Key, error) {
+func KeysOf(x *engine.Rx, a relay.Address) ([]*relay.Key, error) {
 	return keys(x, "? IN ('', m.address) ORDER BY k.id", string(a))
 }
 
-// caller reads the key of a write, as it is now, and checks it at the write's time.
+// Caller reads the key of a write, as it is now, and checks it at the write's time.
 // Errors: UnknownKey, KeyRevoked, KeyExpired.
-func (d *directory) caller(t *engine.Tx, number relay.KeyNumber) (*relay.Key, error) {
+func (d *Directory) Caller(t *engine.Tx, number relay.KeyNumber) (*relay.Key, error) {
 	k, known := d.callers.Find(number)
 	if !known {
 		if _, err := t.C.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
@@ -178,7 +178,7 @@ const maxCallers = 1 << 17 // keys that the writer remembers
 // Errors: InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that
 // it replaces UnknownKey, KeyRevoked, KeyExpired; and those of every write. Safe for
 // concurrent use.
-func (d *directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
+func (d *Directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	keyText, err := i.Complete()
 	if err != nil {
 		return relay.IssuedKey{}, err
@@ -194,7 +194,7 @@ func (d *directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 }
 
 // issued reads a key that was issued just now.
-func (d *directory) issued(id relay.KeyID) (*relay.Key, error) {
+func (d *Directory) issued(id relay.KeyID) (*relay.Key, error) {
 	all, err := d.KeysByID(context.Background(), []relay.KeyID{id})
 	if err == nil && len(all) == 0 {
 		err = relay.Errorf(relay.UnknownKey, "the key %s was issued, and has been removed meanwhile", relay.Quote(string(id)))
@@ -205,7 +205,7 @@ func (d *directory) issued(id relay.KeyID) (*relay.Key, error) {
 	return all[0], nil
 }
 
-func (d *directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
+func (d *Directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
 	address, label, expires, withSecret, broadcast := i.Address, i.Label, i.ExpiresAt, i.WithSecret, i.Broadcast
 	if i.Replaces != "" {
 		old, err := d.endReplaced(t, i)
@@ -237,7 +237,7 @@ func (d *directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error
 	if err != nil {
 		return nil, err
 	}
-	return k, d.raiseKeysVersion(t)
+	return k, d.RaiseKeysVersion(t)
 }
 
 func keyByID(x *engine.Rx, id relay.KeyID) (k *relay.Key, err error) {
@@ -246,7 +246,7 @@ func keyByID(x *engine.Rx, id relay.KeyID) (k *relay.Key, err error) {
 }
 
 // endReplaced reads the key that is replaced and sets its end, unless it ends sooner.
-func (d *directory) endReplaced(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
+func (d *Directory) endReplaced(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
 	old, err := keyByID(&t.Rx, i.Replaces)
 	if err != nil {
 		return nil, err
@@ -264,8 +264,8 @@ func (d *directory) endReplaced(t *engine.Tx, i *relay.IssueKey) (*relay.Key, er
 	return old, t.C.Exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
 }
 
-// raiseKeysVersion lets this process and others notice that keys changed.
-func (d *directory) raiseKeysVersion(t *engine.Tx) error {
+// RaiseKeysVersion lets this process and others notice that keys changed.
+func (d *Directory) RaiseKeysVersion(t *engine.Tx) error {
 	t.Changed |= engine.KeysChanged
 	d.callers.Forget()
 	return t.C.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
@@ -274,13 +274,13 @@ func (d *directory) raiseKeysVersion(t *engine.Tx) error {
 // Revoke ends a key, and returns once that is durable and the key no longer works here.
 // Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
 // Safe for concurrent use.
-func (d *directory) Revoke(r *relay.RevokeKey) error {
+func (d *Directory) Revoke(r *relay.RevokeKey) error {
 	_, err := engine.Administer[*relay.Key](d.w, r)
 	return err
 }
 
 // revokeKey revokes a key. Its outcome is the key as it was before.
-func (d *directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, error) {
+func (d *Directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, error) {
 	k, err := keyByID(&t.Rx, r.ID)
 	if err != nil {
 		return nil, err
@@ -297,7 +297,7 @@ func (d *directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, err
 	if err != nil {
 		return nil, err
 	}
-	return k, d.raiseKeysVersion(t)
+	return k, d.RaiseKeysVersion(t)
 }
 
 // keyUse stores, about once a minute, when keys were last used.
