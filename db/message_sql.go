@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
@@ -131,6 +130,8 @@ type messages struct {
 	w *engine.Store
 }
 
+func newMessages(w *engine.Store) *messages { return &messages{w: w} }
+
 func errNoMessage(id relay.MessageID) error {
 	return relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
@@ -220,18 +221,6 @@ func (room *messages) Payload(ctx context.Context, caller relay.MechaNumber, id 
 
 func errRecipientOnly(what string) error {
 	return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may %s", what)
-}
-
-// Idempotent finds the stored answer to an Idempotency-Key at the time now; known is
-// false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
-// anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
-// with another body.
-func (m *messages) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
-	err = m.w.As(sender).Point(ctx, func(x *engine.Rx) error {
-		s, known, err = idempotent(x, sender, key, now)
-		return err
-	})
-	return s, known, err
 }
 
 // newestOf gives a query of the positions of the newest messages of a Mecha.

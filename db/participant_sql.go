@@ -4,7 +4,6 @@ import (
 	"relay/db/cache"
 	"relay/db/internal/engine"
 	"relay/db/internal/names"
-	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -30,22 +29,6 @@ func (m members) joined(conversation int64, id relay.MechaNumber) {
 	if two[0] != id {
 		m.Put(conversation, [2]relay.MechaNumber{id, two[0]}, memberBytes)
 	}
-}
-
-// participates tells whether a Mecha has sent or received in a conversation.
-func participates(x *engine.Rx, conversation int64, id relay.MechaNumber) (bool, error) {
-	if conversation > 0 {
-		in := false
-		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
-		founded, err := x.C.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
-		if !founded && err == nil {
-			_, err = x.C.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
-		}
-		if in || err != nil {
-			return in, err
-		}
-	}
-	return x.C.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
 }
 
 // join adds a party of a message to the participants of its conversation. The founding

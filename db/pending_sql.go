@@ -29,17 +29,17 @@ const (
 // CountPending counts the pending messages by their age. It reads a row for each, ten
 // million a second at best, in several views; so the result is of no single moment. The
 // end of ctx ends it between two views. Safe for concurrent use.
-func (m *messages) CountPending(ctx context.Context) (Pending, error) {
-	now := m.w.Opts.Now()
+func (d *DB) CountPending(ctx context.Context) (Pending, error) {
+	now := d.w.Opts.Now()
 	c := &pendingCount{bounds: make([]relay.Position, len(PendingAges)), older: make([]int, len(PendingAges)), oldest: relay.MaxPosition}
 	for i, age := range PendingAges {
 		c.bounds[i] = relay.PositionAt(now.Add(-age))
 	}
 	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
 	// The tables may have further rows after upto, of messages that are counted here.
-	upto := m.w.Lookups.Late.Lists(names.InPending, c.addSorted)
+	upto := d.w.Lookups.Late.Lists(names.InPending, c.addSorted)
 	for at := (names.Row{}); at.Of >= 0; {
-		err := m.w.As(0).Scan(ctx, func(x *engine.Rx) (err error) {
+		err := d.w.As(0).Scan(ctx, func(x *engine.Rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
 		})
@@ -118,12 +118,12 @@ func (c *pendingCount) addIndexed(x *engine.Rx, at names.Row, upto relay.Positio
 // IndexLag tells for how long the search index has lacked the oldest change to the
 // directory that it has not applied; 0 if it has applied all. revision is the last one
 // that it has applied. Safe for concurrent use.
-func (m *messages) IndexLag(ctx context.Context, revision int64) (time.Duration, error) {
-	next, err := engine.Get(ctx, m.w.As(0).Point, func(x *engine.Rx) (int64, error) {
+func (d *DB) IndexLag(ctx context.Context, revision int64) (time.Duration, error) {
+	next, err := engine.Get(ctx, d.w.As(0).Point, func(x *engine.Rx) (int64, error) {
 		return x.C.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)
 	})
 	if err != nil || next == 0 {
 		return 0, err
 	}
-	return max(m.w.Opts.Now().Sub(relay.Position(next).Time()), 0), nil
+	return max(d.w.Opts.Now().Sub(relay.Position(next).Time()), 0), nil
 }

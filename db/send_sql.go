@@ -2,6 +2,7 @@ package db
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"time"
 
@@ -249,9 +250,6 @@ func (s *sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, s
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
 
-// newLabel is the number of a client's label that nobody has used yet.
-const newLabel = -1 << 62
-
 // conversation gives the number of the conversation that the sender named, or of that of
 // the message that it answers; 0 for a new one. Errors: ConversationNotFound,
 // NotAParticipant, InvalidRequest.
@@ -316,36 +314,6 @@ func (s *sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *
 	return number, err
 }
 
-// conversationNumber gives the value of message.conversation for an id: 0 for "", the
-// position of the founding message for an issued id, minus the number of the word for a
-// label, newLabel for a label that nobody has used. Error: ConversationNotFound.
-func conversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
-	if id == "" {
-		return 0, nil
-	}
-	if !id.Issued() {
-		word, err := x.Words.Find(x.C, string(id))
-		if err != nil || word != 0 {
-			return -word, err
-		}
-		return newLabel, nil
-	}
-	p, ok := x.IDs.ConversationPosition(id)
-	if ok {
-		known, err := x.C.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
-		// Without its founding message, a conversation has participants, or is dormant.
-		for _, other := range [...]string{"SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", "SELECT 1 FROM dormant WHERE conversation = ?"} {
-			if !known && err == nil {
-				known, err = x.C.Row(nil, other, int64(p))
-			}
-		}
-		if err != nil || known {
-			return int64(p), err
-		}
-	}
-	return 0, relay.Errorf(relay.ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
-}
-
 // IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body
 // that came with it.
 func (s *sending) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
@@ -393,4 +361,16 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 	sent.Recipient = m.Recipient
 	sent.Ahead, err = mailbox.CountAhead(x, m.Recipient, p)
 	return sent, err == nil, err
+}
+
+// Idempotent finds the stored answer to an Idempotency-Key at the time now; known is
+// false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
+// anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
+// with another body.
+func (s *sending) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+	err = s.w.As(sender).Point(ctx, func(x *engine.Rx) error {
+		sent, known, err = idempotent(x, sender, key, now)
+		return err
+	})
+	return sent, known, err
 }
