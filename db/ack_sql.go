@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -108,8 +109,8 @@ func (p *progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message)
 	case a.Status != relay.Processing || a.Detail != "" || !p.attempts:
 		return false, nil
 	}
-	held, err := attemptOf(&t.Rx, m.Position)
-	return held.key == a.Key && !m.Ack.At.Before(held.since.Time()), err
+	held, err := messages.AttemptOf(&t.Rx, m.Position)
+	return held.Key == a.Key && !m.Ack.At.Before(held.Since.Time()), err
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
@@ -188,9 +189,9 @@ func (p *progress) forRecipient(t *engine.Tx, id relay.MessageID, key relay.KeyN
 	if err != nil {
 		return nil, err
 	}
-	m, err := messageByID(&t.Rx, id)
+	m, err := messages.ByID(&t.Rx, id)
 	if err == nil && m.Recipient != recipient.Mecha.Number {
-		return nil, errRecipientOnly(what)
+		return nil, messages.ErrRecipientOnly(what)
 	}
 	return m, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/look/survey"
@@ -81,7 +82,7 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	err = inSpans(x, after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
 		at(n).Add(survey.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
 	})
-	settled, failed := withFailed(x, spanSettled)
+	settled, failed := messages.WithFailed(x, spanSettled)
 	if err = cmp.Or(err, failed); err == nil {
 		err = inSpans(x, after, a.Upto, span, nextReceipt, settled, func(n int64, r *sqlite.Rows) {
 			at(n).Add(survey.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
@@ -140,7 +141,7 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
 func (i Console) Dead(since time.Time, limit int) ([]look.Event, error) {
 	return see(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
-		text, err := withFailed(x, deadSince)
+		text, err := messages.WithFailed(x, deadSince)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +185,7 @@ func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (
 		return nil, next, err
 	}
 	for _, p := range notes[max(0, len(notes)-limit):] {
-		m, err := messageAt(x, p.message)
+		m, err := messages.At(x, p.message)
 		if err != nil || m == nil {
 			if err != nil {
 				return nil, next, err

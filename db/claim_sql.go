@@ -8,6 +8,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -31,7 +32,7 @@ func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 	turn.Most = readers.AnyNumber // a refusal would leave the messages to nobody until the leases end
 	err = p.w.ReadIn(ctx, turn, func(x *engine.Rx) error {
 		for _, m := range claimed {
-			body, found, err := keptPayload(x, m.Position)
+			body, found, err := messages.KeptPayload(x, m.Position)
 			if err != nil {
 				return err
 			}
@@ -57,7 +58,7 @@ func (p *progress) claimMessages(t *engine.Tx, c *relay.ClaimMessages) ([]relay.
 	until := c.At.Add(c.Lease).Truncate(time.Millisecond)
 	var claimed []relay.ClaimedMessage
 	for i, f := range free {
-		m, err := messageAt(&t.Rx, f.position)
+		m, err := messages.At(&t.Rx, f.position)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +69,7 @@ func (p *progress) claimMessages(t *engine.Tx, c *relay.ClaimMessages) ([]relay.
 		if err := p.addNotice(t, m, r); err != nil {
 			return nil, err
 		}
-		if err := p.keepAttempt(t, m, attempt{number: f.number, until: until, key: c.Key, worker: c.Worker, lease: c.Lease, since: r.at, again: f.again}); err != nil {
+		if err := p.keepAttempt(t, m, messages.Attempt{Number: f.number, Until: until, Key: c.Key, Worker: c.Worker, Lease: c.Lease, Since: r.at, Again: f.again}); err != nil {
 			return nil, err
 		}
 		m.Attempt = f.number
@@ -189,23 +190,23 @@ const maxClaims = 1 << 17
 
 // tellAttempt tells a situation of the present attempt at its message.
 func tellAttempt(x *engine.Rx, s *relay.Situation) error {
-	a, err := attemptOf(x, s.Message.Position)
-	if a.number > 1 {
-		s.Begun = a.since.Time()
+	a, err := messages.AttemptOf(x, s.Message.Position)
+	if a.Number > 1 {
+		s.Begun = a.Since.Time()
 	}
-	if !a.until.IsZero() {
-		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker
+	if !a.Until.IsZero() {
+		s.Until, s.Since, s.Claimed, s.Worker = a.Until, a.Since.Time(), a.Key != 0, a.Worker
 	}
 	return err
 }
 
 // keepAttempt writes the row of a message.
-func (p *progress) keepAttempt(t *engine.Tx, m *relay.Message, a attempt) error {
+func (p *progress) keepAttempt(t *engine.Tx, m *relay.Message, a messages.Attempt) error {
 	p.attempts = true
-	p.returns.expect(relay.MilliOf(a.until))
+	p.returns.expect(relay.MilliOf(a.Until))
 	return t.C.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
-		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
+		int64(m.Position), int64(m.Recipient), int64(a.Number), sqlite.OrNull(relay.MilliOf(a.Until)), sqlite.OrNull(int64(a.Key)),
+		sqlite.OrNull(a.Worker), sqlite.OrNull(a.Lease.Milliseconds()), int64(a.Since), sqlite.OrNull(int64(a.Again)))
 }
 
 // dropAttempt deletes the row of a message that is no longer pending.
@@ -221,20 +222,20 @@ func (room *progress) dropAttempt(t *engine.Tx, p relay.Position) error {
 func (room *progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
 	switch {
 	case k.RetryAfter != 0:
-		a, err := attemptOf(&t.Rx, m.Position)
+		a, err := messages.AttemptOf(&t.Rx, m.Position)
 		if err != nil {
 			return err
 		}
-		return room.keepAttempt(t, m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p, again: a.again})
+		return room.keepAttempt(t, m, messages.Attempt{Number: a.Number, Until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), Since: p, Again: a.Again})
 	case k.Status != relay.Processing || !room.attempts:
 		return nil
 	}
-	a, err := attemptOf(&t.Rx, m.Position)
-	if err != nil || a.key != k.Key || a.until.IsZero() {
+	a, err := messages.AttemptOf(&t.Rx, m.Position)
+	if err != nil || a.Key != k.Key || a.Until.IsZero() {
 		return err
 	}
-	if until := k.At.Add(a.lease).Truncate(time.Millisecond); until.After(a.until) {
-		a.until = until
+	if until := k.At.Add(a.Lease).Truncate(time.Millisecond); until.After(a.Until) {
+		a.Until = until
 	}
 	return room.keepAttempt(t, m, a)
 }
@@ -254,7 +255,7 @@ func (p *progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (nextDue, err
 }
 
 func (room *progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAttempts) error {
-	a, err := attemptOf(&t.Rx, m.Position)
+	a, err := messages.AttemptOf(&t.Rx, m.Position)
 	if err != nil {
 		return err
 	}
@@ -263,21 +264,21 @@ func (room *progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 		return err
 	}
 	p := t.Position(e.At)
-	if m.State != relay.Expired && most > 0 && a.number >= most {
+	if m.State != relay.Expired && most > 0 && a.Number >= most {
 		room.spent++
 		return room.spend(t, m, p)
 	}
 	if err := room.addNotice(t, m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
 		return err
 	}
-	next := attempt{number: a.number + 1, since: p, again: a.again}
-	if a.key == 0 { // sockets show a message while a worker has a lease of it, but not while it is put off
-		next.again = p
+	next := messages.Attempt{Number: a.Number + 1, Since: p, Again: a.Again}
+	if a.Key == 0 { // sockets show a message while a worker has a lease of it, but not while it is put off
+		next.Again = p
 	}
 	if err := room.keepAttempt(t, m, next); err != nil {
 		return err
 	}
-	room.noteChange(t, relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
+	room.noteChange(t, relay.Change{Receipt: p, At: p.Time(), Returned: next.Again == p}, m)
 	room.returned++
 	return nil
 }

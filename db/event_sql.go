@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -26,7 +27,7 @@ func (i *Inspector) Events(after relay.Position, limit int) ([]look.Event, error
 }
 
 func events(x *engine.Rx, after relay.Position, limit int) ([]look.Event, error) {
-	messages, err := messagesAfter(x, after, limit)
+	messages, err := messages.After(x, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func receiptEvents(x *engine.Rx, r *sqlite.Rows) (list []look.Event, err error) 
 		if e.Step, _, err = step(x, int64(e.Position)); err != nil {
 			return nil, err
 		}
-		if e.Message, err = messageAt(x, of[n]); err != nil {
+		if e.Message, err = messages.At(x, of[n]); err != nil {
 			return nil, err
 		}
 	}

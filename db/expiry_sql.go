@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -52,13 +53,13 @@ func (room *progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engin
 	p, ok := t.IDs.MessagePosition(e.ID)
 	if ok {
 		var err error
-		if m, err = messageAt(&t.Rx, p); err != nil {
+		if m, err = messages.At(&t.Rx, p); err != nil {
 			return engine.None{}, err
 		}
 	}
 	switch {
 	case m == nil:
-		return engine.None{}, errNoMessage(e.ID)
+		return engine.None{}, messages.ErrNoMessage(e.ID)
 	case m.State == relay.Expired:
 		return engine.None{}, errExpired(m)
 	case !m.State.Pending():
@@ -87,7 +88,7 @@ func (room *progress) dueMessages(t *engine.Tx, at time.Time, query string) (due
 		return nil, 0, err
 	}
 	for _, p := range positions {
-		m, err := messageAt(&t.Rx, p)
+		m, err := messages.At(&t.Rx, p)
 		if err == nil && m == nil {
 			err = fmt.Errorf("%w: an index of times has position %d, but there is no such message", sqlite.ErrDamaged, p)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
 		mailbox.SegmentLength, names.WordSegment, names.LeastRows, mailbox.ScanRatio = 5, 7, 2, 1
-		pieceRows, mailbox.InboxRows = 3, 3
+		messages.PieceRows, mailbox.InboxRows = 3, 3
 		names.CacheBytes = 2 << 10
 		mailbox.UnlistAtOnce, mailbox.UnlistPiece = 6, 2
 		serverGone = time.Second
@@ -144,7 +145,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 			send("a^x", meanwhile)
 			here := func(_ context.Context, f func(*engine.Rx) error) error { return f(x) }
 			for id, n := range want {
-				p, err := readPage(t.Context(), here, relay.HistoryQuery{Mecha: id, Direction: relay.In, Limit: 1000})
+				p, err := messages.ReadPage(t.Context(), here, relay.HistoryQuery{Mecha: id, Direction: relay.In, Limit: 1000})
 				if err != nil || len(p.Messages) != n {
 					t.Errorf("%d sent meanwhile: Mecha %d has %d messages, want %d; %v", meanwhile, id, len(p.Messages), n, err)
 				}
@@ -211,7 +212,7 @@ func TestAReadHasABound(t *testing.T) {
 		if relay.ErrorCode(err) != relay.Overloaded {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error { _, err := latest(x); return err }); err != nil {
+		if err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error { _, err := messages.Latest(x); return err }); err != nil {
 			t.Errorf("the next read: %v", err)
 		}
 	}

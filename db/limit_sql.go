@@ -6,6 +6,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -16,7 +17,7 @@ import (
 
 // conversationLimit is a row of that table. The zero value: the conversation has no limit.
 type conversationLimit struct {
-	conversation int64 // 0 or newLabel: the message that is being sent founds it
+	conversation int64 // 0 or NewLabel: the message that is being sent founds it
 	founder      int64 // 0: likewise
 	most         int64 // 0: that of the server
 	held         int64
@@ -74,7 +75,7 @@ func (l conversationLimit) isFull(m *relay.SendMessage) bool {
 
 // hasBegun tells whether a conversation has or had a message.
 func (s *sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
-	if conversation == 0 || conversation == newLabel {
+	if conversation == 0 || conversation == messages.NewLabel {
 		return false, nil
 	}
 	if conversation > 0 {
@@ -145,7 +146,7 @@ func (s *sending) noteFull(t *engine.Tx, n *relay.NoteFull) (engine.None, error)
 	if err := t.C.Exec("UPDATE conversation_limit SET told = 1 WHERE conversation = ?", n.Conversation); err != nil {
 		return engine.None{}, err
 	}
-	m, err := messageAt(&t.Rx, relay.Position(l.founder))
+	m, err := messages.At(&t.Rx, relay.Position(l.founder))
 	if err != nil || m == nil {
 		return engine.None{}, err
 	}

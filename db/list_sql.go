@@ -9,6 +9,7 @@ import (
 	"relay/db/file"
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -16,12 +17,12 @@ import (
 
 // Message reads the record of any message, without its payload. Error: MessageNotFound.
 func (i *Inspector) Message(id relay.MessageID) (*relay.Message, error) {
-	return see(i, func(x *engine.Rx) (*relay.Message, error) { return messageByID(x, id) })
+	return see(i, func(x *engine.Rx) (*relay.Message, error) { return messages.ByID(x, id) })
 }
 
 // Payload reads the exact bytes of any message. Error: MessageNotFound.
 func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
-	return see(i, func(x *engine.Rx) ([]byte, error) { return payloadFor(x, id, nil) })
+	return see(i, func(x *engine.Rx) ([]byte, error) { return messages.PayloadFor(x, id, nil) })
 }
 
 // Messages lists up to q.Limit messages. more tells that further ones match. It reads
@@ -34,7 +35,7 @@ func (i *Inspector) Messages(ctx context.Context, q look.ListQuery) (list []*rel
 		return nil, false, err
 	}
 	for {
-		page, err := readPage(ctx, i.Scan, h)
+		page, err := messages.ReadPage(ctx, i.Scan, h)
 		keepStatus(&page, q.Status)
 		if err == nil && q.Text != "" {
 			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
@@ -106,7 +107,7 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 		}
 		err := i.Scan(ctx, func(x *engine.Rx) error {
 			for _, m := range list[:n] {
-				body, kept, err := keptPayload(x, m.Position)
+				body, kept, err := messages.KeptPayload(x, m.Position)
 				if err != nil {
 					return err
 				}
@@ -159,10 +160,10 @@ func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
 // MessageNotFound.
 func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
 	return see(i, func(x *engine.Rx) ([]*relay.Message, error) {
-		m, err := messageByID(x, id)
+		m, err := messages.ByID(x, id)
 		if err != nil {
 			return nil, err
 		}
-		return answersOf(x, m.Position, limit)
+		return messages.AnswersOf(x, m.Position, limit)
 	})
 }

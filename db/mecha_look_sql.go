@@ -10,6 +10,7 @@ import (
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look/survey"
 	"relay/db/relay"
@@ -141,7 +142,7 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 			to *map[int64]int
 		}{{relay.In, &h.In}, {relay.Out, &h.Out}} {
 			*side.to = map[int64]int{}
-			positions, args, err := newestOf(x, id, side.of, relay.PositionFrom(since), hourRows)
+			positions, args, err := messages.NewestOf(x, id, side.of, relay.PositionFrom(since), hourRows)
 			if err != nil {
 				return err
 			}
@@ -168,7 +169,7 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 
 // acksOf counts the acknowledgements of the newest messages that a Mecha received.
 func acksOf(x *engine.Rx, h *survey.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
-	positions, args, err := newestOf(x, id, relay.In, 0, ackRows)
+	positions, args, err := messages.NewestOf(x, id, relay.In, 0, ackRows)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/relay"
 )
 
@@ -32,7 +33,7 @@ func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 	}
 	read := func(fails error) error {
 		return d.wait(chored(func(t *engine.Tx) error {
-			if m, err := messageByID(&t.Rx, sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
+			if m, err := messages.ByID(&t.Rx, sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
 				return errors.Join(fmt.Errorf("%+v", m), err)
 			}
 			return fails

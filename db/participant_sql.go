@@ -3,6 +3,7 @@ package db
 import (
 	"relay/db/cache"
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/names"
 	"relay/db/relay"
 )
@@ -37,7 +38,7 @@ func (s *sending) join(t *engine.Tx, conversation int64, id relay.MechaNumber) e
 	if conversation == 0 || s.members.has(conversation, id) {
 		return nil
 	}
-	in, err := participates(&t.Rx, conversation, id)
+	in, err := messages.Participates(&t.Rx, conversation, id)
 	if err == nil && !in {
 		err = t.C.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/relay"
 )
 
@@ -19,7 +20,7 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
 			for _, u := range []mailbox.Unindexed{{None: true}, {Wanted: mailbox.Wanted{Mecha: 1, Conversation: conversation}}} { // no message, or many, wait to be indexed
-				text, args := positionRange{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
+				text, args := messages.Range{To: 1 << 62, Limit: 100, Conversation: conversation, Unindexed: u}.Query(q)
 				plan := explain(t, d, text, args)
 				if conversation != 0 && !strings.Contains(plan, "SEARCH joined USING PRIMARY KEY (conversation=? AND position>? AND position<?)") {
 					t.Errorf("%+v, conversation %d: its messages are not read as a range of the index:\n%s", q, conversation, plan)
@@ -62,7 +63,7 @@ func TestAMechaIsReadByItsIndexes(t *testing.T) {
 	}
 	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
 		for _, of := range []relay.Direction{relay.In, relay.Out} {
-			text, args, err := newestOf(x, 1, of, 5, 100)
+			text, args, err := messages.NewestOf(x, 1, of, 5, 100)
 			if p := plan(text, args, err); strings.Contains(p, "TEMP B-TREE FOR ORDER") {
 				t.Error(p)
 			}
@@ -150,7 +151,7 @@ func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 			if c.Conversation != 0 {
 				positions, args = u.JoinedInOrder(6, 1<<62, 100)
 			}
-			plan := explain(t, d, messagesAt(positions), args)
+			plan := explain(t, d, messages.AllAt(positions), args)
 			if !strings.Contains(plan, c.plan) || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN m") {
 				t.Errorf("%+v:\n%s", u, plan)
 			}
@@ -162,7 +163,7 @@ func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder
 	err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
-		text, err := withFailed(x, text)
+		text, err := messages.WithFailed(x, text)
 		if err != nil {
 			return err
 		}

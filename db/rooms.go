@@ -5,6 +5,7 @@ import (
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/replays"
 	"relay/db/learning"
 )
@@ -16,7 +17,7 @@ type nouns struct {
 	*replays.Replays
 	*directory.Directory
 	*learning.Learning
-	*messages
+	*messages.Messages
 	*progress
 	*sending
 	*retention
@@ -28,7 +29,7 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Replays = replays.New(w, o.MaxNonces, o.ClockSkew, o.passed)
 	n.Learning = learning.New(w, n.Dictionary, o.LearnHalfLife)
 	n.Directory = directory.New(w, n.Dictionary, n.Replays, n.Learning)
-	n.messages = newMessages(w)
+	n.Messages = messages.New(w)
 	n.progress = newProgress(w, n.Dictionary, n.Directory, n.Mailbox, n.Learning, o.MaxAttempts)
 	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.progress, n.Learning)
 	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.progress, n.sending, n.Learning)

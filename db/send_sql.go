@@ -8,6 +8,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -176,12 +177,12 @@ func (s *sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 		label := m.Conversation
 		if label == "" { // that of the message that this one answers
 			var err error
-			if label, err = conversationID(&t.Rx, conversation, 0); err != nil {
+			if label, err = messages.ConversationID(&t.Rx, conversation, 0); err != nil {
 				return 0, err
 			}
 		}
 		number := s.dictionary.Intern
-		if conversation == newLabel {
+		if conversation == messages.NewLabel {
 			number = s.dictionary.AddWord
 		}
 		id, err := number(t, string(label))
@@ -232,7 +233,7 @@ func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 
 // record makes the message for the listeners, and the answer for the sender.
 func (s *sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
-	id, err := conversationID(&t.Rx, conversation, p)
+	id, err := messages.ConversationID(&t.Rx, conversation, p)
 	if err != nil {
 		return relay.Sent{}, err
 	}
@@ -288,7 +289,7 @@ func (s *sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 	case err != nil:
 		return answered{}, err
 	case !ok:
-		return answered{}, errNoMessage(m.InReplyTo)
+		return answered{}, messages.ErrNoMessage(m.InReplyTo)
 	case !party:
 		return answered{}, relay.Errorf(relay.NotAParty, "you are neither the sender nor the recipient of the message in in_reply_to")
 	}
@@ -298,16 +299,16 @@ func (s *sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 // namedConversation gives the number of the conversation that the sender named; 0 for none.
 func (s *sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	if !m.Conversation.Issued() && s.dictionary.IsRemoved(t, string(m.Conversation)) {
-		return newLabel, nil
+		return messages.NewLabel, nil
 	}
-	number, err := conversationNumber(&t.Rx, m.Conversation)
+	number, err := messages.ConversationNumber(&t.Rx, m.Conversation)
 	if err != nil || number <= 0 {
 		return number, err
 	}
 	if s.members.has(number, sender.Mecha.Number) {
 		return number, nil
 	}
-	in, err := participates(&t.Rx, number, sender.Mecha.Number)
+	in, err := messages.Participates(&t.Rx, number, sender.Mecha.Number)
 	if err == nil && !in {
 		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
 	}
@@ -347,7 +348,7 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 	if body != key.Body {
 		return relay.Sent{}, false, relay.Errorf(relay.IdempotencyKeyReused, "this Idempotency-Key came with another body before")
 	}
-	m, err := messageAt(x, p)
+	m, err := messages.At(x, p)
 	if err != nil || m == nil {
 		return relay.Sent{}, false, err
 	}

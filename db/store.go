@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -144,7 +145,7 @@ func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) 
 	if err := d.w.AwaitMessage(ctx, id); err != nil {
 		return nil, 0, err
 	}
-	t, looked, err = readTrace(ctx, d.w.As(caller.Number), id, asParty(caller.Number), pushRows)
+	t, looked, err = readTrace(ctx, d.w.As(caller.Number), id, messages.AsParty(caller.Number), pushRows)
 	if err != nil {
 		return nil, looked, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -53,9 +54,9 @@ func hidePushes(t *look.Trace) {
 // readTrace tells the life of a message to somebody with a right, but not when the recipient was
 // last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
 // through in all.
-func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may right, rows int) (t *look.Trace, looked int, err error) {
+func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int) (t *look.Trace, looked int, err error) {
 	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*look.Trace, error) {
-		m, err := messageFor(x, id, may)
+		m, err := messages.For(x, id, may)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +85,7 @@ func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*look.Tr
 	}
 	for _, t := range traces {
 		order(t)
-		found, err := readReply(ctx, v, relay.ReplyQuery{Question: t.Message})
+		found, err := messages.ReadReply(ctx, v, relay.ReplyQuery{Question: t.Message})
 		if looked += found.Looked; err != nil {
 			return looked, err
 		}
@@ -99,7 +100,7 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	positions, args, err := newestOf(x, id, relay.Out, 0, 1)
+	positions, args, err := messages.NewestOf(x, id, relay.Out, 0, 1)
 	if err != nil {
 		return time.Time{}, err
 	}

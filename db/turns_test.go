@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/names"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
@@ -62,7 +63,7 @@ func mustHaveMessages(t *testing.T, d *DB, a relay.Address, n int) *relay.Key {
 func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	t.Parallel()
 	d := openHere(t)
-	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
+	busy, other := mustHaveMessages(t, d, "busy^x", 10*messages.PieceRows), mustHaveMessages(t, d, "other^x", 1)
 	noMatch := relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "normal"} // a word in use, but of a priority
 	scans := d.w.Readers.Scans
 	defer occupy(t, scans, readers.ScanConns-1)()
@@ -72,7 +73,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	for range readers.ScansWait {
 		wg.Go(func() {
 			p, err := d.History(t.Context(), noMatch)
-			if err != nil || p.Looked != 10*pieceRows {
+			if err != nil || p.Looked != 10*messages.PieceRows {
 				t.Errorf("looked at %d rows, %v", p.Looked, err)
 			}
 			ended.Add(1)

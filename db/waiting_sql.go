@@ -7,6 +7,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -52,7 +53,7 @@ func waiting(x *engine.Rx, w *look.Waiting, id relay.MechaNumber, most int) erro
 		return err
 	}
 	w.Removed, w.LiveKeys, w.LastSeen = h.removed, h.liveKeys, h.used
-	oldest, err := oldestPending(x, id, most)
+	oldest, err := messages.OldestPending(x, id, most)
 	if err != nil {
 		return err
 	}

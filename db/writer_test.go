@@ -11,6 +11,7 @@ import (
 
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/internal/readers"
 	"relay/db/relay"
 )
@@ -382,7 +383,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	stop := make(chan struct{})
 	read := func(x *engine.Rx) error {
 		here := func(_ context.Context, f func(*engine.Rx) error) error { return f(x) }
-		_, err := readPage(t.Context(), here, relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "normal"})
+		_, err := messages.ReadPage(t.Context(), here, relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "normal"})
 		return err
 	}
 	// Reads that overlap leave no moment in which SQLite could restart the log.

@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"fmt"
@@ -35,8 +35,8 @@ func failedWords(x *engine.Rx) (string, error) {
 	return fmt.Sprintf("(%d, %d)", failed, rejected), err
 }
 
-// withFailed puts that list into the text of a query.
-func withFailed(x *engine.Rx, text string) (string, error) {
+// WithFailed puts that list into the text of a query.
+func WithFailed(x *engine.Rx, text string) (string, error) {
 	if !strings.Contains(text, "failedWords") {
 		return text, nil
 	}
@@ -69,7 +69,7 @@ func conditions(x *engine.Rx, q relay.HistoryQuery) (where string, args []any, p
 	if err != nil || !possible {
 		return "", nil, false, err
 	}
-	state, err := withFailed(x, inState[q.State])
+	state, err := WithFailed(x, inState[q.State])
 	if err != nil {
 		return "", nil, false, err
 	}

@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // Receipts reads a piece of the changes of the messages that a Mecha has sent, in commit
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
 // End is false. Safe for concurrent use.
-func (m *messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
+func (m *Messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	t := m.w.Readers.Scan(q.Sender)
 	t.Most = readers.AnyNumber // for the same reason as in Stream
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.ReceiptPage, error) { return receipts(x, q) })

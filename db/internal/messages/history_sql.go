@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"context"
@@ -19,9 +19,9 @@ const (
 	shortPage  = 100       // messages; such a page without filters is a point, not a scan
 )
 
-// pieceRows is how many rows a scan looks through in one turn. It is a variable, so that
+// PieceRows is how many rows a scan looks through in one turn. It is a variable, so that
 // tests can have many pieces of few messages.
-var pieceRows = 500
+var PieceRows = 500
 
 // filtered tells whether the query may not want some rows of its range.
 func filtered(q relay.HistoryQuery) bool {
@@ -35,7 +35,7 @@ func filtered(q relay.HistoryQuery) bool {
 // the page has no message twice and leaves out none, since positions only grow. Errors:
 // CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent;
 // RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
-func (m *messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
+func (m *Messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
 	t := m.w.Readers.Scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
 		t = m.w.Readers.Point(q.Mecha)
@@ -43,11 +43,11 @@ func (m *messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Pag
 	if err := m.w.AwaitQuery(ctx, q); err != nil {
 		return relay.Page{}, err
 	}
-	return readPage(ctx, m.w.In(t), q)
+	return ReadPage(ctx, m.w.In(t), q)
 }
 
-// readPage reads a page in pieces. in is a method of a viewer.
-func readPage(ctx context.Context, in func(context.Context, func(*engine.Rx) error) error, q relay.HistoryQuery) (relay.Page, error) {
+// ReadPage reads a page in pieces. in is a method of a viewer.
+func ReadPage(ctx context.Context, in func(context.Context, func(*engine.Rx) error) error, q relay.HistoryQuery) (relay.Page, error) {
 	h := history{q: q}
 	for !h.done {
 		if err := in(ctx, h.goOn); err != nil {
@@ -61,7 +61,7 @@ func readPage(ctx context.Context, in func(context.Context, func(*engine.Rx) err
 type history struct {
 	q     relay.HistoryQuery
 	page  relay.Page
-	rest  positionRange // the range that is still to be looked through
+	rest  Range // the range that is still to be looked through
 	begun bool
 	last  relay.Position // the last row that was looked at
 	found bool           // the page has all its messages; only payloads may be missing
@@ -94,8 +94,8 @@ func (h *history) begin(x *engine.Rx) (err error) {
 	if h.rest, err = rangeOf(x, h.q); err != nil {
 		return err
 	}
-	h.rest.conversation, err = conversationFilter(x, h.q)
-	h.done = h.rest.conversation == newLabel // a label that nobody used
+	h.rest.Conversation, err = conversationFilter(x, h.q)
+	h.done = h.rest.Conversation == NewLabel // a label that nobody used
 	return err
 }
 
@@ -107,19 +107,19 @@ func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	return q.After
 }
 
-// conversationFilter gives the number of q.Conversation: 0 if it is not set, newLabel
+// conversationFilter gives the number of q.Conversation: 0 if it is not set, NewLabel
 // if no message can be in it.
 func conversationFilter(x *engine.Rx, q relay.HistoryQuery) (int64, error) {
-	number, err := conversationNumber(x, q.Conversation)
+	number, err := ConversationNumber(x, q.Conversation)
 	if relay.ErrorCode(err) == relay.ConversationNotFound && !q.MustTakePart {
-		return newLabel, nil
+		return NewLabel, nil
 	}
 	if err != nil || !q.MustTakePart {
 		return number, err
 	}
 	in := false
-	if number != newLabel {
-		if in, err = participates(x, number, q.Mecha); err != nil {
+	if number != NewLabel {
+		if in, err = Participates(x, number, q.Mecha); err != nil {
 			return 0, err
 		}
 	}
@@ -129,7 +129,7 @@ func conversationFilter(x *engine.Rx, q relay.HistoryQuery) (int64, error) {
 	return number, nil
 }
 
-// lookThrough looks through the next pieceRows rows of the range, in order, and keeps the
+// lookThrough looks through the next PieceRows rows of the range, in order, and keeps the
 // messages that match, within the limits.
 func (h *history) lookThrough(x *engine.Rx) (err error) {
 	if err := h.findUnindexed(x, &h.rest); err != nil {
@@ -139,9 +139,9 @@ func (h *history) lookThrough(x *engine.Rx) (err error) {
 		return h.search(x)
 	}
 	q, p := h.q, &h.page
-	rows := min(pieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
-	h.rest.limit = rows + 1 // one more tells whether there is more
-	text, args := h.rest.query(q)
+	rows := min(PieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
+	h.rest.Limit = rows + 1 // one more tells whether there is more
+	text, args := h.rest.Query(q)
 	found, more, err := readMessages(x, rows, text, args)
 	if err != nil {
 		return err
@@ -167,8 +167,8 @@ func (h *history) search(x *engine.Rx) error {
 		return err
 	}
 	looked := h.rest
-	looked.limit = min(pieceRows, pageScan-p.Looked)
-	text, of := looked.query(q)
+	looked.Limit = min(PieceRows, pageScan-p.Looked)
+	text, of := looked.Query(q)
 	found, _, err := readMessages(x, q.Limit-len(p.Messages), text+where, append(of, args...))
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (h *history) search(x *engine.Rx) error {
 	}
 	switch {
 	case full || p.Looked == pageScan:
-		h.found, h.rest.limit = true, 1
+		h.found, h.rest.Limit = true, 1
 		if err := h.findUnindexed(x, &h.rest); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (h *history) search(x *engine.Rx) error {
 		p.More = n > 0
 		h.setNext(x)
 		return err
-	case n < looked.limit:
+	case n < looked.Limit:
 		h.found = true
 	}
 	h.setNext(x)
@@ -206,12 +206,12 @@ func (h *history) search(x *engine.Rx) error {
 }
 
 // findUnindexed finds out how to read the messages of the range that the index may lack.
-func (h *history) findUnindexed(x *engine.Rx, pr *positionRange) (err error) {
-	if pr.conversation != 0 {
-		pr.unindexed, err = mailbox.FindJoined(x, pr.conversation, pr.from, pr.to)
+func (h *history) findUnindexed(x *engine.Rx, pr *Range) (err error) {
+	if pr.Conversation != 0 {
+		pr.Unindexed, err = mailbox.FindJoined(x, pr.Conversation, pr.from, pr.To)
 		return err
 	}
-	pr.unindexed, err = mailbox.FindUnindexed(x, h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
+	pr.Unindexed, err = mailbox.FindUnindexed(x, h.q.Mecha, pr.from, pr.To, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
 	return err
 }
 
@@ -219,7 +219,7 @@ func (h *history) findUnindexed(x *engine.Rx, pr *positionRange) (err error) {
 func (h *history) moveOn(last relay.Position) {
 	h.last = last
 	if h.q.Descending {
-		h.rest.to = last
+		h.rest.To = last
 	} else {
 		h.rest.from = last + 1
 	}
@@ -243,7 +243,7 @@ func readMessages(x *engine.Rx, limit int, text string, args []any) (all []*rela
 }
 
 // countRange counts the rows of a range up to its limit, and gives the last one.
-func countRange(x *engine.Rx, q relay.HistoryQuery, pr positionRange) (n int, last relay.Position, err error) {
+func countRange(x *engine.Rx, q relay.HistoryQuery, pr Range) (n int, last relay.Position, err error) {
 	positions, args := pr.positions(q)
 	end := "max"
 	if q.Descending {
@@ -270,7 +270,7 @@ func (h *history) addPayloads(x *engine.Rx) error {
 			p.Messages, p.More, p.Next = p.Messages[:i], true, p.Messages[i-1].ID
 			break
 		}
-		body, kept, err := keptPayload(x, m.Position)
+		body, kept, err := KeptPayload(x, m.Position)
 		if err != nil {
 			return err
 		}
@@ -285,17 +285,17 @@ func (h *history) addPayloads(x *engine.Rx) error {
 	return nil
 }
 
-// positionRange is a range of positions, and how to find the messages in it.
-type positionRange struct {
-	from, to     relay.Position    // from is inclusive, to exclusive
-	conversation int64             // messages of this conversation; 0: of the query's Mecha
-	limit        int               // rows
-	unindexed    mailbox.Unindexed // the messages that the index may lack
+// Range is a range of positions, and how to find the messages in it.
+type Range struct {
+	from, To     relay.Position    // from is inclusive, to exclusive
+	Conversation int64             // messages of this conversation; 0: of the query's Mecha
+	Limit        int               // rows
+	Unindexed    mailbox.Unindexed // the messages that the index may lack
 }
 
-// positionRange gives the range that the times and cursors of a query select.
-func rangeOf(x *engine.Rx, q relay.HistoryQuery) (positionRange, error) {
-	pr := positionRange{from: 0, to: math.MaxInt64}
+// Range gives the range that the times and cursors of a query select.
+func rangeOf(x *engine.Rx, q relay.HistoryQuery) (Range, error) {
+	pr := Range{from: 0, To: math.MaxInt64}
 	if !q.Since.IsZero() {
 		pr.from = relay.PositionFrom(q.Since)
 	}
@@ -304,7 +304,7 @@ func rangeOf(x *engine.Rx, q relay.HistoryQuery) (positionRange, error) {
 		if err != nil {
 			return pr, err
 		}
-		pr.to = to
+		pr.To = to
 	}
 	if q.After != "" {
 		p, err := x.IDs.Cursor(q.After)
@@ -321,7 +321,7 @@ func rangeOf(x *engine.Rx, q relay.HistoryQuery) (positionRange, error) {
 		if err != nil {
 			return pr, err
 		}
-		pr.to = min(pr.to, p)
+		pr.To = min(pr.To, p)
 	}
 	return pr, nil
 }
@@ -329,7 +329,7 @@ func rangeOf(x *engine.Rx, q relay.HistoryQuery) (positionRange, error) {
 // Cursor gives the position of a message id: CursorNotFound if the relay never issued
 // the id; NotCurrent, if this node is behind it for longer than a moment. The message need not
 // exist any more.
-func (m *messages) Cursor(id relay.MessageID) (relay.Position, error) {
+func (m *Messages) Cursor(id relay.MessageID) (relay.Position, error) {
 	if err := m.w.AwaitMessage(context.Background(), id); err != nil {
 		return 0, err
 	}
@@ -349,65 +349,65 @@ const (
 	foundingRange = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
 )
 
-// query makes the query of the messages of the ranges, in order.
-func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
+// Query makes the query of the messages of the ranges, in order.
+func (pr Range) Query(q relay.HistoryQuery) (string, []any) {
 	positions, args := pr.positions(q)
-	return messagesAt(positions), args
+	return AllAt(positions), args
 }
 
-// messagesAt makes the query of the messages at the positions that a query gives, in its order.
-func messagesAt(positions string) string {
+// AllAt makes the query of the messages at the positions that a query gives, in its order.
+func AllAt(positions string) string {
 	return "SELECT " + messageColumns + " FROM (" + positions + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 }
 
 // positions makes one ordered query of the ranges. SQLite merges them row by row, so the
 // cost is that of the rows it gives.
-func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
+func (pr Range) positions(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
-		args = append(append(args, first...), int64(max(pr.from, pr.unindexed.Oldest)), int64(pr.to))
+		args = append(append(args, first...), int64(max(pr.from, pr.Unindexed.Oldest)), int64(pr.To))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
 	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired || q.State == relay.OnlyDead
 	switch {
-	case pr.conversation > 0:
-		add(mailbox.JoinedRange, pr.conversation)
-		add(foundingRange, pr.conversation)
-	case pr.conversation < 0:
-		add(mailbox.JoinedRange, pr.conversation)
+	case pr.Conversation > 0:
+		add(mailbox.JoinedRange, pr.Conversation)
+		add(foundingRange, pr.Conversation)
+	case pr.Conversation < 0:
+		add(mailbox.JoinedRange, pr.Conversation)
 	default:
 		pr.addOwn(q, mayBeOpen, mayBeDone, add)
 	}
-	if late, more := pr.unindexed.Query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
+	if late, more := pr.Unindexed.Query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.To); late != "" {
 		ranges, args = append(ranges, late), append(args, more...)
 	}
 	order := " ORDER BY position LIMIT ?"
 	if q.Descending {
 		order = " ORDER BY position DESC LIMIT ?"
 	}
-	return strings.Join(ranges, " UNION ") + order, append(args, int64(pr.limit))
+	return strings.Join(ranges, " UNION ") + order, append(args, int64(pr.Limit))
 }
 
 // end ends the range with a position, in the order of q.
-func (pr *positionRange) end(q relay.HistoryQuery, p relay.Position) {
+func (pr *Range) end(q relay.HistoryQuery, p relay.Position) {
 	if q.Descending {
 		pr.from = p
 	} else {
-		pr.to = p + 1
+		pr.To = p + 1
 	}
 }
 
 // addOwn adds the ranges of a Mecha's messages. It leaves out those in which no message
 // can match the state filter.
-func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
+func (pr Range) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
 	if q.Mecha == 0 {
 		add(wholeRange)
 		return
 	}
 	in, out := inRange, outRange
-	if pr.unindexed.Gaps {
+	if pr.Unindexed.Gaps {
 		in, out = in+stillListed, out+stillListed
 	}
 	if q.Direction != relay.Out && mayBeOpen {

@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"context"
@@ -83,13 +83,13 @@ func readNames(x *engine.Rx, r *sqlite.Rows, m *relay.Message) error {
 	if m.To, err = engine.Address(x, int64(m.Recipient)); err != nil {
 		return err
 	}
-	m.Conversation, err = conversationID(x, r.Int(7), m.Position)
+	m.Conversation, err = ConversationID(x, r.Int(7), m.Position)
 	return err
 }
 
-// conversationID gives the id of the conversation of the message at p. number is the
+// ConversationID gives the id of the conversation of the message at p. number is the
 // column message.conversation.
-func conversationID(x *engine.Rx, number int64, p relay.Position) (relay.ConversationID, error) {
+func ConversationID(x *engine.Rx, number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
 	case number == 0:
 		return x.IDs.Conversation(p), nil
@@ -101,7 +101,7 @@ func conversationID(x *engine.Rx, number int64, p relay.Position) (relay.Convers
 }
 
 // message reads the record at a position; nil if there is none.
-func messageAt(x *engine.Rx, p relay.Position) (*relay.Message, error) {
+func At(x *engine.Rx, p relay.Position) (*relay.Message, error) {
 	r := x.C.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message
 	var err error
@@ -114,44 +114,44 @@ func messageAt(x *engine.Rx, p relay.Position) (*relay.Message, error) {
 	return m, err
 }
 
-// messageByID reads the record with an id. Error: MessageNotFound.
-func messageByID(x *engine.Rx, id relay.MessageID) (*relay.Message, error) {
+// ByID reads the record with an id. Error: MessageNotFound.
+func ByID(x *engine.Rx, id relay.MessageID) (*relay.Message, error) {
 	if p, ok := x.IDs.MessagePosition(id); ok {
-		if m, err := messageAt(x, p); m != nil || err != nil {
+		if m, err := At(x, p); m != nil || err != nil {
 			return m, err
 		}
 	}
-	return nil, errNoMessage(id)
+	return nil, ErrNoMessage(id)
 }
 
-// messages is the room that reads messages: one by its id, histories, streams and receipts.
-type messages struct {
+// Messages is the room that reads messages: one by its id, histories, streams and receipts.
+type Messages struct {
 	engine.Quiet
 	w *engine.Store
 }
 
-func newMessages(w *engine.Store) *messages { return &messages{w: w} }
+func New(w *engine.Store) *Messages { return &Messages{w: w} }
 
-func errNoMessage(id relay.MessageID) error {
+func ErrNoMessage(id relay.MessageID) error {
 	return relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
-// A right refuses to read a message, by an error. The right that is nil refuses nothing.
-type right func(*relay.Message) error
+// A Right refuses to read a message, by an error. The right that is nil refuses nothing.
+type Right func(*relay.Message) error
 
-// messageFor is messageByID for somebody with a right.
-func messageFor(x *engine.Rx, id relay.MessageID, may right) (*relay.Message, error) {
-	m, err := messageByID(x, id)
+// For is ByID for somebody with a right.
+func For(x *engine.Rx, id relay.MessageID, may Right) (*relay.Message, error) {
+	m, err := ByID(x, id)
 	if err == nil && may != nil {
 		err = may(m)
 	}
 	return m, err
 }
 
-// payloadFor reads the exact bytes of the message with an id, for somebody with a right.
+// PayloadFor reads the exact bytes of the message with an id, for somebody with a right.
 // Error: MessageNotFound.
-func payloadFor(x *engine.Rx, id relay.MessageID, may right) ([]byte, error) {
-	m, err := messageFor(x, id, may)
+func PayloadFor(x *engine.Rx, id relay.MessageID, may Right) ([]byte, error) {
+	m, err := For(x, id, may)
 	if err != nil {
 		return nil, err
 	}
@@ -160,16 +160,16 @@ func payloadFor(x *engine.Rx, id relay.MessageID, may right) ([]byte, error) {
 
 // payload reads the exact bytes of the message at a position, which must exist.
 func payload(x *engine.Rx, p relay.Position) ([]byte, error) {
-	body, kept, err := keptPayload(x, p)
+	body, kept, err := KeptPayload(x, p)
 	if err == nil && !kept {
 		err = errNoPayload(p)
 	}
 	return body, err
 }
 
-// keptPayload is payload for a message that an earlier transaction read. kept is false if
+// KeptPayload is payload for a message that an earlier transaction read. kept is false if
 // the message has been removed since.
-func keptPayload(x *engine.Rx, p relay.Position) (body []byte, kept bool, err error) {
+func KeptPayload(x *engine.Rx, p relay.Position) (body []byte, kept bool, err error) {
 	kept, err = x.C.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
 	if kept || err != nil {
 		return body, kept, err
@@ -187,15 +187,15 @@ func errNoPayload(p relay.Position) error {
 
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound, NotCurrent.
-func (m *messages) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (*relay.Message, error) {
+func (m *Messages) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (*relay.Message, error) {
 	if err := m.w.AwaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
-	return engine.Get(ctx, m.w.As(caller).Point, func(x *engine.Rx) (*relay.Message, error) { return messageFor(x, id, asParty(caller)) })
+	return engine.Get(ctx, m.w.As(caller).Point, func(x *engine.Rx) (*relay.Message, error) { return For(x, id, AsParty(caller)) })
 }
 
-// asParty is the right of a Mecha to the messages that it has sent or received.
-func asParty(caller relay.MechaNumber) right {
+// AsParty is the right of a Mecha to the messages that it has sent or received.
+func AsParty(caller relay.MechaNumber) Right {
 	return func(m *relay.Message) error {
 		if caller != m.Sender && caller != m.Recipient {
 			return relay.Errorf(relay.NotAParty, "you are neither the sender nor the recipient of this message")
@@ -206,46 +206,46 @@ func asParty(caller relay.MechaNumber) right {
 
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound, NotCurrent.
-func (room *messages) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) ([]byte, error) {
+func (room *Messages) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) ([]byte, error) {
 	if err := room.w.AwaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
 	asRecipient := func(m *relay.Message) error {
 		if caller != m.Recipient {
-			return errRecipientOnly("read its payload")
+			return ErrRecipientOnly("read its payload")
 		}
 		return nil
 	}
-	return engine.Get(ctx, room.w.As(caller).Point, func(x *engine.Rx) ([]byte, error) { return payloadFor(x, id, asRecipient) })
+	return engine.Get(ctx, room.w.As(caller).Point, func(x *engine.Rx) ([]byte, error) { return PayloadFor(x, id, asRecipient) })
 }
 
-func errRecipientOnly(what string) error {
+func ErrRecipientOnly(what string) error {
 	return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may %s", what)
 }
 
-// newestOf gives a query of the positions of the newest messages of a Mecha.
-func newestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
+// NewestOf gives a query of the positions of the newest messages of a Mecha.
+func NewestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
 	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)
 	if err != nil {
 		return "", nil, err
 	}
-	pr := positionRange{from: from, to: math.MaxInt64, limit: most, unindexed: u}
+	pr := Range{from: from, To: math.MaxInt64, Limit: most, Unindexed: u}
 	positions, args := pr.positions(relay.HistoryQuery{Mecha: id, Direction: of, Descending: true})
 	return positions, args, nil
 }
 
-// messagesAfter reads the next messages of all Mechas.
-func messagesAfter(x *engine.Rx, after relay.Position, limit int) ([]*relay.Message, error) {
+// After reads the next messages of all Mechas.
+func After(x *engine.Rx, after relay.Position, limit int) ([]*relay.Message, error) {
 	list, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
 	return list, err
 }
 
-// oldestPending reads the oldest pending messages of a Mecha.
-func oldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Message, error) {
+// OldestPending reads the oldest pending messages of a Mecha.
+func OldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Message, error) {
 	pending, args, err := mailbox.Pending(x, id, 0, -1)
 	if err != nil {
 		return nil, err
 	}
-	list, _, err := readMessages(x, limit, messagesAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
+	list, _, err := readMessages(x, limit, AllAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
 	return list, err
 }

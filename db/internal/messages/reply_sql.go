@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 // that name the question, which only its two parties can send, it looks at the first 1,000.
 // Errors: RateLimited, if too many reads of the sender wait; Internal; that of ctx. Safe for
 // concurrent use.
-func (m *messages) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
-	return readReply(ctx, m.w.As(q.Question.Sender), q)
+func (m *Messages) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
+	return ReadReply(ctx, m.w.As(q.Question.Sender), q)
 }
 
-// readReply is Reply for a viewer. Most replies are among the first rows, so it begins with a point.
-func readReply(ctx context.Context, v engine.Viewer, q relay.ReplyQuery) (relay.ReplyFound, error) {
+// ReadReply is Reply for a viewer. Most replies are among the first rows, so it begins with a point.
+func ReadReply(ctx context.Context, v engine.Viewer, q relay.ReplyQuery) (relay.ReplyFound, error) {
 	s := replySearch{ReplyQuery: q}
 	for in := v.Point; ; in = v.Scan {
 		if err := in(ctx, s.goOn); err != nil || s.done {
@@ -41,7 +41,7 @@ type replySearch struct {
 const maxNaming = 1000 // messages that name the question
 
 // GoOn looks at the messages that name the question, and then, with each call, at the next
-// pieceRows of its conversation. The search is done when it has a reply.
+// PieceRows of its conversation. The search is done when it has a reply.
 func (s *replySearch) goOn(x *engine.Rx) error {
 	q := s.Question
 	if s.conversation == 0 {
@@ -55,10 +55,10 @@ func (s *replySearch) goOn(x *engine.Rx) error {
 	if err != nil {
 		return err
 	}
-	positions, of := u.JoinedInOrder(s.found.Upto+1, math.MaxInt64, pieceRows)
+	positions, of := u.JoinedInOrder(s.found.Upto+1, math.MaxInt64, PieceRows)
 	n, err := s.look(x, positions, of,
 		" AND m.in_reply_to IS NULL AND (? = '' OR m.correlation_id = ?)", q.CorrelationID, q.CorrelationID)
-	s.found.More = n == pieceRows && s.found.Reply == nil
+	s.found.More = n == PieceRows && s.found.Reply == nil
 	s.done = s.done || !s.found.More || s.found.Looked >= pageScan
 	return err
 }
@@ -83,7 +83,7 @@ func (s *replySearch) begin(x *engine.Rx) error {
 // look looks for a reply among the messages at some positions. It returns how many they are.
 func (s *replySearch) look(x *engine.Rx, positions string, of []any, where string, more ...any) (n int, err error) {
 	args := append(append(append([]any(nil), of...), int64(s.Question.Recipient), int64(s.Question.Sender)), more...)
-	found, _, err := readMessages(x, 1, messagesAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
+	found, _, err := readMessages(x, 1, AllAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
 	if err != nil {
 		return 0, err
 	}
@@ -98,13 +98,13 @@ func (s *replySearch) look(x *engine.Rx, positions string, of []any, where strin
 	return n, err
 }
 
-// answersOf reads the first messages that name a message as the one that they answer.
-func answersOf(x *engine.Rx, question relay.Position, limit int) ([]*relay.Message, error) {
+// AnswersOf reads the first messages that name a message as the one that they answer.
+func AnswersOf(x *engine.Rx, question relay.Position, limit int) ([]*relay.Message, error) {
 	u, err := mailbox.FindReplies(x, question, question)
 	if err != nil {
 		return nil, err
 	}
 	positions, args := u.RepliesInOrder(question, limit)
-	list, _, err := readMessages(x, limit, messagesAt(positions), args)
+	list, _, err := readMessages(x, limit, AllAt(positions), args)
 	return list, err
 }

@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // Returned reads a piece of the messages that have come back to a Mecha after a deferral, in
 // the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
 // although End is false. Safe for concurrent use.
-func (m *messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
+func (m *Messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	t := m.w.Readers.Point(q.Mecha)
 	t.Most = readers.AnyNumber // for the same reason as in Stream
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.ReturnPage, error) { return returned(x, q) })
@@ -35,7 +35,7 @@ func returned(x *engine.Rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	}
 	p.End = rows < q.Limit
 	for _, at := range positions {
-		m, err := messageAt(x, at)
+		m, err := At(x, at)
 		if err != nil {
 			return p, err
 		}
@@ -45,11 +45,11 @@ func returned(x *engine.Rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 		if m.Payload, err = payload(x, at); err != nil {
 			return p, err
 		}
-		a, err := attemptOf(x, at)
+		a, err := AttemptOf(x, at)
 		if err != nil {
 			return p, err
 		}
-		m.Attempt = a.number
+		m.Attempt = a.Number
 		p.Messages = append(p.Messages, m)
 	}
 	return p, nil
@@ -61,11 +61,11 @@ func leaveDeferred(x *engine.Rx, p *relay.StreamPage) (err error) {
 		if err != nil || !m.State.Pending() {
 			return false
 		}
-		var a attempt
-		if a, err = attemptOf(x, m.Position); a.number > 1 {
-			m.Attempt = a.number
+		var a Attempt
+		if a, err = AttemptOf(x, m.Position); a.Number > 1 {
+			m.Attempt = a.Number
 		}
-		return a.key == 0 && !a.until.IsZero()
+		return a.Key == 0 && !a.Until.IsZero()
 	})
 	return err
 }

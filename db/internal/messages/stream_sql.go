@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
 // stream). The piece may be empty although End is false.
-func (m *messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
+func (m *Messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
 	t := m.w.Readers.Point(q.Mecha)
 	t.Most = readers.AnyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.StreamPage, error) { return stream(x, q) })
@@ -24,12 +24,12 @@ func stream(x *engine.Rx, q relay.StreamQuery) (relay.StreamPage, error) {
 	if q.PendingOnly {
 		h.State = relay.OnlyPending
 	}
-	pr := positionRange{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
+	pr := Range{from: q.After + 1, To: math.MaxInt64, Limit: q.Limit}
 	var err error
-	if pr.unindexed, err = mailbox.FindUnindexed(x, q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
+	if pr.Unindexed, err = mailbox.FindUnindexed(x, q.Mecha, pr.from, pr.To, q.PendingOnly); err != nil {
 		return relay.StreamPage{}, err
 	}
-	text, args := pr.query(h)
+	text, args := pr.Query(h)
 	busy, err := x.C.Row(nil, "SELECT 1 FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT 1", int64(q.Mecha))
 	if err != nil {
 		return relay.StreamPage{}, err
@@ -65,7 +65,7 @@ func streamRows(x *engine.Rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (r
 		p.End = false
 	}
 	if p.End {
-		upto, err := latest(x)
+		upto, err := Latest(x)
 		if err != nil {
 			return p, err
 		}
@@ -88,13 +88,13 @@ func streamRows(x *engine.Rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (r
 	return p, nil
 }
 
-// latest gives the position of the newest message, 0 if there is none.
-func latest(x *engine.Rx) (p relay.Position, err error) {
+// Latest gives the position of the newest message, 0 if there is none.
+func Latest(x *engine.Rx) (p relay.Position, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
 // Latest gives the position of the newest committed message, 0 if there is none.
-func (m *messages) Latest(ctx context.Context) (relay.Position, error) {
-	return engine.Get(ctx, m.w.In(m.w.Readers.Key()), latest)
+func (m *Messages) Latest(ctx context.Context) (relay.Position, error) {
+	return engine.Get(ctx, m.w.In(m.w.Readers.Key()), Latest)
 }

@@ -1,4 +1,4 @@
-package db
+package messages
 
 import (
 	"relay/db/internal/engine"
@@ -6,13 +6,13 @@ import (
 	"relay/db/relay"
 )
 
-// newLabel is the number of a client's label that nobody has used yet.
-const newLabel = -1 << 62
+// NewLabel is the number of a client's label that nobody has used yet.
+const NewLabel = -1 << 62
 
-// conversationNumber gives the value of message.conversation for an id: 0 for "", the
+// ConversationNumber gives the value of message.conversation for an id: 0 for "", the
 // position of the founding message for an issued id, minus the number of the word for a
-// label, newLabel for a label that nobody has used. Error: ConversationNotFound.
-func conversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
+// label, NewLabel for a label that nobody has used. Error: ConversationNotFound.
+func ConversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 	if id == "" {
 		return 0, nil
 	}
@@ -21,7 +21,7 @@ func conversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 		if err != nil || word != 0 {
 			return -word, err
 		}
-		return newLabel, nil
+		return NewLabel, nil
 	}
 	p, ok := x.IDs.ConversationPosition(id)
 	if ok {
@@ -39,8 +39,8 @@ func conversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 	return 0, relay.Errorf(relay.ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
 }
 
-// participates tells whether a Mecha has sent or received in a conversation.
-func participates(x *engine.Rx, conversation int64, id relay.MechaNumber) (bool, error) {
+// Participates tells whether a Mecha has sent or received in a conversation.
+func Participates(x *engine.Rx, conversation int64, id relay.MechaNumber) (bool, error) {
 	if conversation > 0 {
 		in := false
 		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
