@@ -62,6 +62,12 @@ func (p *progress) start() (err error) {
 	return err
 }
 
+// expect notes the times of a new message, in Unix ms; 0: none.
+func (p *progress) expect(expires, ackBy int64) {
+	p.expiry.expect(expires)
+	p.overdue.expect(ackBy)
+}
+
 func (p *progress) Begin(*engine.Tx) {
 	clear(p.claimFrom)
 	p.claimed, p.returned, p.spent = 0, 0, 0
