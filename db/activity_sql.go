@@ -8,6 +8,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
+	"relay/db/internal/progress"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/look/survey"
@@ -179,21 +180,21 @@ func (i Console) NewestPushes(limit int) (list []look.Event, next relay.Position
 // pushEvents makes events of the last limit notes of some rows. Notes of messages that were
 // removed are left out.
 func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
-	var notes []pushed
-	last, _, err := readPushes(r, limit*newestPushes, func(p pushed) { notes = append(notes, p) })
+	var notes []progress.Pushed
+	last, _, err := progress.ReadPushes(r, limit*newestPushes, func(p progress.Pushed) { notes = append(notes, p) })
 	if next = max(after, last); err != nil {
 		return nil, next, err
 	}
 	for _, p := range notes[max(0, len(notes)-limit):] {
-		m, err := messages.At(x, p.message)
+		m, err := messages.At(x, p.Message)
 		if err != nil || m == nil {
 			if err != nil {
 				return nil, next, err
 			}
 			continue
 		}
-		e := look.Event{Position: p.message, Message: m, Step: look.Step{At: relay.UnixMilli(p.at), What: look.StepPushed}}
-		if err := nameKey(x, &e.Step, p.key); err != nil {
+		e := look.Event{Position: p.Message, Message: m, Step: look.Step{At: relay.UnixMilli(p.At), What: look.StepPushed}}
+		if err := nameKey(x, &e.Step, p.Key); err != nil {
 			return nil, next, err
 		}
 		list = append(list, e)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/internal/progress"
 	"relay/db/relay"
 )
 
@@ -72,7 +73,7 @@ func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 		case n < 7:
 			ack(relay.Deferred, time.Duration(1+random.IntN(30))*time.Second)
 		case n < 9:
-			if _, err := engine.Do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
+			if _, err := engine.Do[progress.NextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -121,15 +122,15 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	claim(1, 5*time.Second)
 	claim(4, time.Hour)
 	c.set(time.Minute)
-	if _, err := engine.Do[nextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
+	if _, err := engine.Do[progress.NextDue](d.w, &relay.EndAttempts{At: c.now()}); err != nil {
 		t.Fatal(err)
 	}
 	claim(1, time.Hour)
-	if from, _ := d.progress.claims.Find(k.Mecha.Number); from <= last {
+	if from, _ := d.Progress.Claims.Find(k.Mecha.Number); from <= last {
 		t.Errorf("the next claim looks at the messages from %d on; the last one that is held is at %d", from, last)
 	}
 
-	plan := explain(t, d, freeAgain, []any{int64(1), int64(1), int64(1)})
+	plan := explain(t, d, progress.FreeAgain, []any{int64(1), int64(1), int64(1)})
 	if !strings.Contains(plan, "SEARCH a USING INDEX attempt_free (recipient=?)") || strings.Contains(plan, "TEMP B-TREE") {
 		t.Error(plan)
 	}
@@ -147,7 +148,7 @@ func TestAClaimThatFailsLeavesItsMessages(t *testing.T) {
 	done := make(chan error, 1)
 	j := engine.TaskOf(d.w.Table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
 	j.Decide = func(x *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-		if got, err := d.progress.claimMessages(x, c); err != nil || len(got) != 1 {
+		if got, err := d.Progress.DecideClaim(x, c); err != nil || len(got) != 1 {
 			t.Errorf("%d messages, %v", len(got), err)
 		}
 		return nil, errors.New("a fault of the store")

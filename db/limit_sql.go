@@ -150,5 +150,5 @@ func (s *sending) noteFull(t *engine.Tx, n *relay.NoteFull) (engine.None, error)
 	if err != nil || m == nil {
 		return engine.None{}, err
 	}
-	return engine.None{}, s.progress.tell(t, m, relay.NoticeFull, t.Position(n.At))
+	return engine.None{}, s.progress.Tell(t, m, relay.NoticeFull, t.Position(n.At))
 }

@@ -165,7 +165,7 @@ func (d *demolition) take(m doomed) error {
 	}
 	d.opened = append(d.opened, m.Message)
 	d.mailbox.AddPending(d.t, m.Recipient, -1)
-	d.progress.noteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.At, ID: d.t.IDs.Message(m.At),
+	d.progress.NoteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.At, ID: d.t.IDs.Message(m.At),
 		Sender: m.Sender, Recipient: m.Recipient, State: m.state})
 	return nil
 }

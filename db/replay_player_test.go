@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/progress"
 	"relay/db/relay"
 )
 
@@ -113,7 +114,7 @@ func (p *player) progress() {
 	var refused atomic.Int32
 	nonce := p.random.Int64()
 	var all sync.WaitGroup
-	for i := range 2 * maxAcks {
+	for i := range 2 * progress.MaxAcks {
 		all.Go(func() {
 			_, err := p.d.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: "processing",
 				ClientTS: "2026-01-01T00:00:00Z", Detail: fmt.Sprint(i), Nonce: relay.NonceHash(nonce + 2*int64(i) | 1)})
@@ -123,7 +124,7 @@ func (p *player) progress() {
 		})
 	}
 	all.Wait()
-	if refused.Load() != maxAcks {
+	if refused.Load() != progress.MaxAcks {
 		p.Errorf("%d acknowledgements were refused", refused.Load())
 	}
 }

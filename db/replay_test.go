@@ -307,7 +307,7 @@ func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
 			l := d.Learning
-			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.progress || b == l })
+			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.Progress || b == l })
 			d.w.Tasks = append(d.w.Tasks, l.Local()...)
 		}
 	})

@@ -23,7 +23,7 @@ func TestReplicasLeaveTheirOwnWorkToOne(t *testing.T) {
 	overdue, expired := l.waitFor("*relay.NoteOverdue"), l.waitFor("*relay.ExpireDue")
 	b.catchUp()
 	for range 2 { // before the second transaction, the rooms have seen what is due
-		b.poke(func() { b.progress.expect(1, 1) }) // as when its clock has come there
+		b.poke(func() { b.Progress.Expect(1, 1) }) // as when its clock has come there
 	}
 	b.mustSend(k, 0)
 	if kinds := kindsOfAll(l, replicated(b.w).propose.origin); len(kinds) != 1 {

@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/progress"
 	"relay/db/internal/replays"
 	"relay/db/relay"
 )
@@ -57,7 +58,7 @@ type retention struct {
 	directory  *directory.Directory
 	lessons    RetentionLessons
 	mailbox    *mailbox.Mailbox
-	progress   *progress
+	progress   *progress.Progress
 	replays    *replays.Replays
 	sending    *sending
 	keep       time.Duration                     // the age at which messages are removed; 0: never
@@ -117,7 +118,7 @@ type asked struct {
 // newRetention makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
 func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
-	p *progress, s *sending, l RetentionLessons) *retention {
+	p *progress.Progress, s *sending, l RetentionLessons) *retention {
 	r := &retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
 		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}

@@ -6,6 +6,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
+	"relay/db/internal/progress"
 	"relay/db/internal/replays"
 	"relay/db/learning"
 )
@@ -18,7 +19,7 @@ type nouns struct {
 	*directory.Directory
 	*learning.Learning
 	*messages.Messages
-	*progress
+	*progress.Progress
 	*sending
 	*retention
 }
@@ -30,10 +31,10 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Learning = learning.New(w, n.Dictionary, o.LearnHalfLife)
 	n.Directory = directory.New(w, n.Dictionary, n.Replays, n.Learning)
 	n.Messages = messages.New(w)
-	n.progress = newProgress(w, n.Dictionary, n.Directory, n.Mailbox, n.Learning, o.MaxAttempts)
-	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.progress, n.Learning)
-	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.progress, n.sending, n.Learning)
-	return n, []engine.Room{n.progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.Directory}
+	n.Progress = progress.New(w, n.Dictionary, n.Directory, n.Mailbox, n.Learning, o.MaxAttempts)
+	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.Progress, n.Learning)
+	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.Progress, n.sending, n.Learning)
+	return n, []engine.Room{n.Progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.Directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -43,7 +44,7 @@ func (d *DB) start() error {
 	}
 	now := d.opts.Now()
 	d.Directory.Start()
-	starts := []func() error{d.progress.start, d.Learning.Start, d.sending.start}
+	starts := []func() error{d.Progress.Start, d.Learning.Start, d.sending.start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,
 			func() error { return d.retention.start(now) }, func() error { return d.Replays.Restore(now) })

@@ -245,7 +245,7 @@ func (s *sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, s
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
 		InReplyTo: m.InReplyTo, AckBy: relay.UnixMilli(relay.MilliOf(m.AckBy)), Trace: m.Trace,
 	}
-	s.progress.expect(relay.MilliOf(m.ExpiresAt), relay.MilliOf(m.AckBy))
+	s.progress.Expect(relay.MilliOf(m.ExpiresAt), relay.MilliOf(m.AckBy))
 	t.Brought.Messages = append(t.Brought.Messages, made)
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
+	"relay/db/internal/progress"
 	"relay/db/relay"
 )
 
@@ -33,7 +34,7 @@ type sending struct {
 	directory  *directory.Directory
 	lessons    SendingLessons
 	mailbox    *mailbox.Mailbox
-	progress   *progress
+	progress   *progress.Progress
 	members    members
 	limited    bool        // a conversation may have a limit
 	to         []addressee // the recipients of the present message
@@ -41,7 +42,7 @@ type sending struct {
 }
 
 // newSending makes the room.
-func newSending(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, p *progress, l SendingLessons) *sending {
+func newSending(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, p *progress.Progress, l SendingLessons) *sending {
 	return &sending{w: w, limits: limits, dictionary: words, directory: d, mailbox: m, progress: p, lessons: l,
 		members: members{cache.New[int64, [2]relay.MechaNumber](names.CacheBytes)}}
 }

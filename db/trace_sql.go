@@ -11,6 +11,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
+	"relay/db/internal/progress"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -191,7 +192,7 @@ func trace(x *engine.Rx, m *relay.Message) (*look.Trace, error) {
 	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
 		return t, err
 	}
-	if err := tellAttempt(x, s); err != nil {
+	if err := progress.TellAttempt(x, s); err != nil {
 		return nil, err
 	}
 	s.Ahead, err = mailbox.CountAhead(x, m.Recipient, m.Position)
@@ -285,11 +286,11 @@ func nameKey(x *engine.Rx, s *look.Step, number int64) error {
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
 // messages. It returns where the next page begins; 0 if there is none.
 func tracePushes(x *engine.Rx, after relay.Position, traces ...*look.Trace) (next relay.Position, err error) {
-	found := make([][]pushed, len(traces))
+	found := make([][]progress.Pushed, len(traces))
 	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
-	next, rows, err := readPushes(r, 0, func(p pushed) {
+	next, rows, err := progress.ReadPushes(r, 0, func(p progress.Pushed) {
 		for i, t := range traces {
-			if p.message == t.Message.Position {
+			if p.Message == t.Message.Position {
 				found[i] = append(found[i], p)
 			}
 		}
@@ -299,8 +300,8 @@ func tracePushes(x *engine.Rx, after relay.Position, traces ...*look.Trace) (nex
 	}
 	for i, t := range traces {
 		for _, p := range found[i] {
-			s := look.Step{At: relay.UnixMilli(p.at), What: look.StepPushed}
-			if err := nameKey(x, &s, p.key); err != nil {
+			s := look.Step{At: relay.UnixMilli(p.At), What: look.StepPushed}
+			if err := nameKey(x, &s, p.Key); err != nil {
 				return 0, err
 			}
 			t.Steps = append(t.Steps, s)

@@ -1,22 +1,22 @@
-package db
+package progress
 
 import (
 	"relay/db/internal/engine"
 	"relay/db/relay"
 )
 
-// tell adds a receipt to a message that changes nothing: the relay itself has something to
+// Tell adds a receipt to a message that changes nothing: the relay itself has something to
 // tell the sender.
-func (room *progress) tell(t *engine.Tx, m *relay.Message, what relay.Notice, p relay.Position) error {
+func (room *Progress) Tell(t *engine.Tx, m *relay.Message, what relay.Notice, p relay.Position) error {
 	if err := room.addNotice(t, m, receipt{at: p, notice: what}); err != nil {
 		return err
 	}
-	room.noteChange(t, relay.Change{Receipt: p, At: p.Time(), New: true, Notice: what}, m)
+	room.NoteChange(t, relay.Change{Receipt: p, At: p.Time(), New: true, Notice: what}, m)
 	return nil
 }
 
 // addNotice adds a receipt that changes no state to the chain of a message.
-func (p *progress) addNotice(t *engine.Tx, m *relay.Message, r receipt) error {
+func (p *Progress) addNotice(t *engine.Tx, m *relay.Message, r receipt) error {
 	r.state = m.State
 	if r.state == relay.Expired { // message may have set it, before the write that expires it
 		stored, err := t.C.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
@@ -35,7 +35,7 @@ const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by
 
 // noteOverdue tells the senders of up to dueAtOnce pending messages that their AckBy has
 // come.
-func (p *progress) noteOverdue(t *engine.Tx, o *relay.NoteOverdue) (nextDue, error) {
+func (p *Progress) noteOverdue(t *engine.Tx, o *relay.NoteOverdue) (NextDue, error) {
 	due, next, err := p.dueMessages(t, o.At, `SELECT position, ack_by FROM message INDEXED BY message_ack_by
 		WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL ORDER BY ack_by, position LIMIT ?`)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *progress) noteOverdue(t *engine.Tx, o *relay.NoteOverdue) (nextDue, err
 		if m.State == relay.Expired { // its receipt tells the sender more
 			continue
 		}
-		if err := p.tell(t, m, relay.NoticeOverdue, t.Position(o.At)); err != nil {
+		if err := p.Tell(t, m, relay.NoticeOverdue, t.Position(o.At)); err != nil {
 			return 0, err
 		}
 	}

@@ -1,4 +1,4 @@
-package db
+package progress
 
 import (
 	"time"
@@ -14,7 +14,7 @@ import (
 // AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those of every
 // write: RateLimited, Overloaded, ShuttingDown, DatabaseLocked, DiskFull, StoreFailed,
 // Internal. Safe for concurrent use.
-func (p *progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
+func (p *Progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	p.judgeAck(a)
 	return engine.Do[relay.AckOutcome](p.w, a)
 }
@@ -22,25 +22,25 @@ func (p *progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 // AcknowledgeThen is Acknowledge without waiting. done is called from the writer's
 // goroutine, in the order of the calls, and must not block. If the store takes no more
 // writes, done is called at once.
-func (p *progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
+func (p *Progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
 	p.judgeAck(a)
 	engine.Then(p.w, a, done)
 }
 
 // judgeAck sets the verdict of this machine.
-func (p *progress) judgeAck(a *relay.Acknowledge) {
+func (p *Progress) judgeAck(a *relay.Acknowledge) {
 	if relay.IsFinal(a.Status) {
 		a.Learns = p.lessons.Learns()
 	}
 }
 
-func (room *progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.AckOutcome, error) {
+func (room *Progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.AckOutcome, error) {
 	m, err := room.forRecipient(t, a.ID, a.Key, "acknowledge it")
 	if err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if m.State == relay.Expired {
-		room.noteChange(t, relay.Change{At: m.ExpiresAt, Freed: true}, m)
+		room.NoteChange(t, relay.Change{At: m.ExpiresAt, Freed: true}, m)
 		return relay.AckOutcome{}, errExpired(m)
 	}
 	again, err := room.isAgain(t, a, m)
@@ -96,7 +96,7 @@ func (room *progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 
 // isAgain tells whether an acknowledgement follows a final one, or repeats the latest one. A
 // worker that only renews its lease repeats the latest one, whose detail it need not know.
-func (p *progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
+func (p *Progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
 	switch {
 	case m.Ack == nil:
 		return false, nil
@@ -116,8 +116,8 @@ func (p *progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message)
 // acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
 // latest one. No receipt is written; a lease is renewed. In each case the recipient has answered for the
 // message, so the message is no longer in flight.
-func (p *progress) acknowledgeAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
-	p.noteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
+func (p *Progress) acknowledgeAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
+	p.NoteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
@@ -130,13 +130,13 @@ func (p *progress) acknowledgeAgain(t *engine.Tx, a *relay.Acknowledge, m *relay
 		AcknowledgedAt: m.AcknowledgedAt, Duplicate: true}, nil
 }
 
-// maxAcks is how many acknowledgements that are not final one message may have. Each is
+// MaxAcks is how many acknowledgements that are not final one message may have. Each is
 // a row, and a receipt to the sender.
-const maxAcks = 1000
+const MaxAcks = 1000
 
 // countAck counts an acknowledgement that is not final, or refuses it if the message
-// has had maxAcks of them.
-func (p *progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) error {
+// has had MaxAcks of them.
+func (p *Progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) error {
 	if m.Ack == nil || relay.IsFinal(a.Status) {
 		return nil
 	}
@@ -144,9 +144,9 @@ func (p *progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 	if err != nil {
 		return err
 	}
-	if n >= maxAcks-1 { // the first one is not counted
-		p.noteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
-		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", maxAcks)
+	if n >= MaxAcks-1 { // the first one is not counted
+		p.NoteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
+		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", MaxAcks)
 	}
 	return t.C.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
 }
@@ -155,11 +155,11 @@ func (p *progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 // (PROTOCOL §3, Mark Delivered). It never moves a state back. Errors: MessageNotFound,
 // RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and those of every
 // write. Safe for concurrent use.
-func (p *progress) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
+func (p *Progress) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	return engine.Do[relay.DeliveredOutcome](p.w, m)
 }
 
-func (room *progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
+func (room *Progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	m, err := room.forRecipient(t, d.ID, d.Key, "mark it as delivered")
 	if err != nil {
 		return relay.DeliveredOutcome{}, err
@@ -184,7 +184,7 @@ func (room *progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay
 // forRecipient reads a message for the key of its recipient. The argument what is the
 // action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
 // KeyExpired.
-func (p *progress) forRecipient(t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
+func (p *Progress) forRecipient(t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
 	recipient, err := p.directory.Caller(t, key)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ type receipt struct {
 
 // addReceipt adds a receipt to the chain of a message. setState must follow. sought has the
 // words of the search by which the recipient was found; "" if there are none.
-func (p *progress) addReceipt(t *engine.Tx, m *relay.Message, r receipt) (sought string, err error) {
+func (p *Progress) addReceipt(t *engine.Tx, m *relay.Message, r receipt) (sought string, err error) {
 	var previous any
 	_, err = t.C.Row(func(r *sqlite.Rows) { previous, sought = r.Value(0), r.Text(1) },
 		"SELECT receipt, sought FROM message WHERE position = ?", int64(m.Position))
@@ -234,7 +234,7 @@ const (
 // setState sets a message's state and times, with p as its latest receipt, and keeps
 // the count of pending messages. ended has the words of the message's search if no other state
 // and no final word can follow: then the message loses them. "" is none.
-func (room *progress) setState(t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
+func (room *Progress) setState(t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
 	if m.State.Pending() && !state.Pending() {
 		room.mailbox.AddPending(t, m.Recipient, -1)
 		if err := room.mailbox.MarkDone(t, m); err != nil {
@@ -258,13 +258,13 @@ func (room *progress) setState(t *engine.Tx, m *relay.Message, state relay.State
 }
 
 // noteReceipt adds to the changes for the listeners the one that a receipt records.
-func (p *progress) noteReceipt(t *engine.Tx, m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
-	p.noteChange(t, relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
+func (p *Progress) noteReceipt(t *engine.Tx, m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
+	p.NoteChange(t, relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
 }
 
-// noteChange adds a change to those for the listeners, and fills in the fields that come
+// NoteChange adds a change to those for the listeners, and fills in the fields that come
 // from its message.
-func (p *progress) noteChange(t *engine.Tx, c relay.Change, m *relay.Message) {
+func (p *Progress) NoteChange(t *engine.Tx, c relay.Change, m *relay.Message) {
 	c.Position, c.ID, c.Sender, c.Recipient, c.State = m.Position, m.ID, m.Sender, m.Recipient, m.State
 	if m.Ack != nil && m.State != relay.Expired && c.Notice == relay.NoNotice {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail

@@ -1,4 +1,4 @@
-package db
+package progress
 
 import (
 	"time"
@@ -11,8 +11,8 @@ import (
 	"relay/db/relay"
 )
 
-// ProgressLessons hears how messages end.
-type ProgressLessons interface {
+// Lessons hears how messages end.
+type Lessons interface {
 	// Learns reports whether anything is learned.
 	Learns() bool
 	// Ended is called for the final acknowledgement of a message. p is the position of its receipt,
@@ -20,20 +20,20 @@ type ProgressLessons interface {
 	Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position)
 }
 
-// progress is the room of what becomes of a message: receipts, leases, and the times that come,
+// Progress is the room of what becomes of a message: receipts, leases, and the times that come,
 // such as that of its expiry. Times come by the server's clock alone.
-type progress struct {
+type Progress struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory.Directory
-	lessons    ProgressLessons
+	lessons    Lessons
 	mailbox    *mailbox.Mailbox
 	expiry     dueTimes
 	overdue    dueTimes
 	returns    dueTimes
 	pushes     pushNotes
-	claims     *cache.Cache[relay.MechaNumber, relay.Position] // see maxClaims
+	Claims     *cache.Cache[relay.MechaNumber, relay.Position] // see maxClaims
 	attempts   bool                                            // the table attempt may have rows
 
 	// What the present transaction brings:
@@ -44,15 +44,15 @@ type progress struct {
 	spent     int                                  // messages that the relay gave up
 }
 
-// newProgress makes the room. maxAttempts is how many attempts workers make at a message whose recipient
+// New makes the room. maxAttempts is how many attempts workers make at a message whose recipient
 // has set no number; 0: any number.
-func newProgress(w *engine.Store, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, l ProgressLessons, maxAttempts int) *progress {
-	return &progress{w: w, dictionary: words, directory: d, mailbox: m, lessons: l,
+func New(w *engine.Store, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, l Lessons, maxAttempts int) *Progress {
+	return &Progress{w: w, dictionary: words, directory: d, mailbox: m, lessons: l,
 		expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
-		claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
+		Claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
 }
 
-func (p *progress) start() (err error) {
+func (p *Progress) Start() (err error) {
 	for _, d := range [...]*dueTimes{&p.expiry, &p.overdue, &p.returns} {
 		if err := d.start(); err != nil {
 			return err
@@ -62,34 +62,34 @@ func (p *progress) start() (err error) {
 	return err
 }
 
-// expect notes the times of a new message, in Unix ms; 0: none.
-func (p *progress) expect(expires, ackBy int64) {
+// Expect notes the times of a new message, in Unix ms; 0: none.
+func (p *Progress) Expect(expires, ackBy int64) {
 	p.expiry.expect(expires)
 	p.overdue.expect(ackBy)
 }
 
-func (p *progress) Begin(*engine.Tx) {
+func (p *Progress) Begin(*engine.Tx) {
 	clear(p.claimFrom)
 	p.claimed, p.returned, p.spent = 0, 0, 0
 }
 
-func (p *progress) Board(t *engine.Tx) error { return p.pushes.board(t) }
+func (p *Progress) Board(t *engine.Tx) error { return p.pushes.board(t) }
 
-func (p *progress) Arrived(t *engine.Tx) {
+func (p *Progress) Arrived(t *engine.Tx) {
 	m := p.w.Measures
 	m.Claimed.Add(int64(p.claimed))
 	m.Returned.Add(int64(p.returned))
 	m.Spent.Add(int64(p.spent))
 	m.Committed(t)
 	for id, at := range p.claimFrom {
-		p.claims.Put(id, at, 1)
+		p.Claims.Put(id, at, 1)
 	}
 	p.pushes.arrived(t)
 }
 
-func (p *progress) Due(time.Time) bool { return true }
+func (p *Progress) Due(time.Time) bool { return true }
 
-func (p *progress) Do(now time.Time) {
+func (p *Progress) Do(now time.Time) {
 	if p.w.Opts.Serve {
 		for _, d := range [...]*dueTimes{&p.expiry, &p.overdue, &p.returns} {
 			if d.Due(now) {
@@ -102,20 +102,20 @@ func (p *progress) Do(now time.Time) {
 	}
 }
 
-func (p *progress) Flush() { p.pushes.flush() }
+func (p *Progress) Flush() { p.pushes.flush() }
 
 // Kinds adds the writes of the room to the table.
-func (p *progress) Kinds(all *engine.Table) {
+func (p *Progress) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.Acknowledge, relay.AckOutcome]{Decide: p.acknowledge,
 		By: func(a *relay.Acknowledge) (relay.KeyNumber, relay.NonceHash) { return a.Key, a.Nonce }})
 	engine.Add(all, engine.Kind[*relay.MarkDelivered, relay.DeliveredOutcome]{Decide: p.markDelivered,
 		By: func(m *relay.MarkDelivered) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
-	engine.Add(all, engine.Kind[*relay.ClaimMessages, []relay.ClaimedMessage]{Decide: p.claimMessages,
+	engine.Add(all, engine.Kind[*relay.ClaimMessages, []relay.ClaimedMessage]{Decide: p.DecideClaim,
 		By: func(c *relay.ClaimMessages) (relay.KeyNumber, relay.NonceHash) { return c.Key, c.Nonce }})
 	engine.Add(all, engine.Kind[*relay.ExpireMessage, engine.None]{Decide: p.expireMessage, Silent: true, Note: noteExpired})
-	engine.Add(all, engine.Kind[*relay.ExpireDue, nextDue]{Decide: p.expireDue, Silent: true})
-	engine.Add(all, engine.Kind[*relay.NoteOverdue, nextDue]{Decide: p.noteOverdue, Silent: true})
-	engine.Add(all, engine.Kind[*relay.EndAttempts, nextDue]{Decide: p.endAttempts, Silent: true})
+	engine.Add(all, engine.Kind[*relay.ExpireDue, NextDue]{Decide: p.expireDue, Silent: true})
+	engine.Add(all, engine.Kind[*relay.NoteOverdue, NextDue]{Decide: p.noteOverdue, Silent: true})
+	engine.Add(all, engine.Kind[*relay.EndAttempts, NextDue]{Decide: p.endAttempts, Silent: true})
 }
 
 func noteExpired(e *relay.ExpireMessage, _ engine.None, n *relay.NotedAct) bool {

@@ -1,4 +1,4 @@
-package db
+package progress
 
 import (
 	"encoding/binary"
@@ -17,17 +17,17 @@ import (
 // a quarter of a second, the notes get one of their own. A process that is killed may
 // lose its latest notes.
 
-// pushed is the note of one message that was written to one socket.
-type pushed struct {
-	key     int64 // the number of the key that opened the socket
-	at      int64 // Unix ms
-	message relay.Position
+// Pushed is the note of one message that was written to one socket.
+type Pushed struct {
+	Key     int64 // the number of the key that opened the socket
+	At      int64 // Unix ms
+	Message relay.Position
 }
 
 // pushNotes has the notes that no transaction has taken yet, and writes them.
 type pushNotes struct {
 	mu    sync.Mutex
-	notes []pushed
+	notes []Pushed
 
 	// Only the writer's goroutine uses the fields below.
 
@@ -43,13 +43,13 @@ const manyNotes = 16 << 10
 // Pushed notes that messages were written to a socket that the key had opened, for
 // Trace. at is the time when the writing began, before any answer can have come. It does
 // not wait. Safe for concurrent use.
-func (room *progress) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
+func (room *Progress) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
 	p := &room.pushes
 	p.mu.Lock()
 	had := len(p.notes)
 	for _, m := range messages {
 		if len(p.notes) < 10*manyNotes {
-			p.notes = append(p.notes, pushed{int64(key), at.UnixMilli(), m})
+			p.notes = append(p.notes, Pushed{int64(key), at.UnixMilli(), m})
 		}
 	}
 	many := had < manyNotes && len(p.notes) >= manyNotes
@@ -85,7 +85,7 @@ func (p *pushNotes) board(t *engine.Tx) error {
 	if p.taken = len(notes); p.taken == 0 {
 		return nil
 	}
-	row := t.LocalPosition(time.UnixMilli(notes[len(notes)-1].at))
+	row := t.LocalPosition(time.UnixMilli(notes[len(notes)-1].At))
 	p.packed = packPushes(p.packed[:0], row, notes)
 	return t.C.Exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
 }
@@ -101,24 +101,24 @@ func (p *pushNotes) arrived(*engine.Tx) {
 
 // packPushes writes notes as varints. Each value is the difference from the note before,
 // because keys, times and positions are often nearly the same.
-func packPushes(b []byte, row relay.Position, notes []pushed) []byte {
-	last := pushed{at: row.Time().UnixMilli(), message: row}
+func packPushes(b []byte, row relay.Position, notes []Pushed) []byte {
+	last := Pushed{At: row.Time().UnixMilli(), Message: row}
 	for _, n := range notes {
-		b = binary.AppendVarint(b, n.key-last.key)
-		b = binary.AppendVarint(b, n.at-last.at)
-		b = binary.AppendVarint(b, int64(n.message-last.message))
+		b = binary.AppendVarint(b, n.Key-last.Key)
+		b = binary.AppendVarint(b, n.At-last.At)
+		b = binary.AppendVarint(b, int64(n.Message-last.Message))
 		last = n
 	}
 	return b
 }
 
-// readPushes calls f with the notes of rows of push, until there were so many notes; 0: with all.
+// ReadPushes calls f with the notes of rows of push, until there were so many notes; 0: with all.
 // It returns the position of the last row, and how many rows there were.
-func readPushes(r *sqlite.Rows, most int, f func(pushed)) (last relay.Position, rows int, err error) {
+func ReadPushes(r *sqlite.Rows, most int, f func(Pushed)) (last relay.Position, rows int, err error) {
 	notes := 0
 	for (most == 0 || notes < most) && r.Next() {
 		last, rows = relay.Position(r.Int(0)), rows+1
-		err := unpackPushes(r.Blob(1), last, func(p pushed) {
+		err := unpackPushes(r.Blob(1), last, func(p Pushed) {
 			notes++
 			f(p)
 		})
@@ -133,10 +133,10 @@ func readPushes(r *sqlite.Rows, most int, f func(pushed)) (last relay.Position, 
 var errPushes = errors.New("the notes of pushed messages are damaged")
 
 // unpackPushes calls f with every note of a row.
-func unpackPushes(b []byte, row relay.Position, f func(pushed)) error {
-	n := pushed{at: row.Time().UnixMilli(), message: row}
+func unpackPushes(b []byte, row relay.Position, f func(Pushed)) error {
+	n := Pushed{At: row.Time().UnixMilli(), Message: row}
 	for len(b) > 0 {
-		for _, to := range [...]*int64{&n.key, &n.at, (*int64)(&n.message)} {
+		for _, to := range [...]*int64{&n.Key, &n.At, (*int64)(&n.Message)} {
 			v, size := binary.Varint(b)
 			if size <= 0 {
 				return errPushes

@@ -1,4 +1,4 @@
-package db
+package progress
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 const earliestExpiry = "SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL"
 
 // expireDue expires up to dueAtOnce messages whose ExpiresAt has come.
-func (p *progress) expireDue(t *engine.Tx, e *relay.ExpireDue) (nextDue, error) {
+func (p *Progress) expireDue(t *engine.Tx, e *relay.ExpireDue) (NextDue, error) {
 	due, next, err := p.dueMessages(t, e.At, `SELECT position, expires_at FROM message INDEXED BY message_expiry
 		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`)
 	if err != nil {
@@ -33,7 +33,7 @@ const expiredByOperator = "an operator let it expire"
 
 // expire makes a pending message, whose ExpiresAt has come, an expired one. detail says why, if
 // it is not that its time was over.
-func (room *progress) expire(t *engine.Tx, m *relay.Message, at time.Time, detail string) error {
+func (room *Progress) expire(t *engine.Tx, m *relay.Message, at time.Time, detail string) error {
 	p := t.Position(at)
 	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Expired, detail: detail})
 	if err != nil {
@@ -48,7 +48,7 @@ func (room *progress) expire(t *engine.Tx, m *relay.Message, at time.Time, detai
 
 // expireMessage expires a message now. Errors: MessageNotFound; AlreadyAcknowledged or
 // MessageExpired, of one that is not pending.
-func (room *progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engine.None, error) {
+func (room *Progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engine.None, error) {
 	var m *relay.Message
 	p, ok := t.IDs.MessagePosition(e.ID)
 	if ok {
@@ -74,11 +74,11 @@ func (room *progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engin
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and
 // the time when the next one is due. The query gives positions and times, in that order.
-func (room *progress) dueMessages(t *engine.Tx, at time.Time, query string) (due []*relay.Message, next nextDue, err error) {
+func (room *Progress) dueMessages(t *engine.Tx, at time.Time, query string) (due []*relay.Message, next NextDue, err error) {
 	r := t.C.Query(query, int64(dueAtOnce+1))
 	var positions []relay.Position
 	for r.Next() {
-		next = nextDue(r.Int(1))
+		next = NextDue(r.Int(1))
 		if int64(next) > at.UnixMilli() || len(positions) == dueAtOnce {
 			break
 		}

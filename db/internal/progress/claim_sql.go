@@ -1,4 +1,4 @@
-package db
+package progress
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ import (
 // holds and that are not put off, the oldest first, with their payloads. The leases are
 // durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
 // those of every write. Safe for concurrent use.
-func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+func (p *Progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 	claimed, err := engine.Do[[]relay.ClaimedMessage](p.w, c)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
@@ -45,8 +45,8 @@ func (p *progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 	return kept, err
 }
 
-// claimMessages takes leases. Its outcome is the messages, without their payloads.
-func (p *progress) claimMessages(t *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+// DecideClaim takes leases. Its outcome is the messages, without their payloads.
+func (p *Progress) DecideClaim(t *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 	caller, err := p.directory.Caller(t, c.Key)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ type freeMessage struct {
 // messages that are held or put off cost a claim nothing, however many they are.
 
 const (
-	freeAgain = `SELECT a.message, a.number, m.payload_bytes, a.again FROM attempt a INDEXED BY attempt_free
+	FreeAgain = `SELECT a.message, a.number, m.payload_bytes, a.again FROM attempt a INDEXED BY attempt_free
 	CROSS JOIN message m ON m.position = a.message
 	WHERE a.recipient = ? AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?) ORDER BY a.message LIMIT ?`
 	// The fresh messages m at positions p.
@@ -103,12 +103,12 @@ const (
 
 // free finds the messages for a claim, the oldest first: up to its limit, and up to
 // relay.ClaimBytes.
-func (p *progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
+func (p *Progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
 	list, next, err := p.fresh(t, id, c)
 	if err != nil {
 		return nil, err
 	}
-	r := t.C.Query(freeAgain, int64(id), c.At.UnixMilli(), int64(c.Limit))
+	r := t.C.Query(FreeAgain, int64(id), c.At.UnixMilli(), int64(c.Limit))
 	for r.Next() {
 		list = append(list, freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), bytes: r.Int(2), again: relay.Position(r.Int(3))})
 	}
@@ -133,10 +133,10 @@ func (p *progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessag
 
 // fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
 // further ones are at next or after it.
-func (p *progress) fresh(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
+func (p *Progress) fresh(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
 	from, known := p.claimFrom[id]
 	if !known {
-		from, _ = p.claims.Find(id)
+		from, _ = p.Claims.Find(id)
 	}
 	pending, args, err := mailbox.Pending(&t.Rx, id, from, -1)
 	if err != nil {
@@ -167,15 +167,15 @@ func (p *progress) fresh(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessa
 
 // Claimable tells whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
-func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
+func (p *Progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
 	err = p.w.As(id).Point(ctx, func(x *engine.Rx) error {
 		now := x.Now.UnixMilli()
-		from, _ := p.claims.Find(id) // 0 if that is unknown
+		from, _ := p.Claims.Find(id) // 0 if that is unknown
 		pending, args, err := mailbox.Pending(x, id, from, -1)
 		if err != nil {
 			return err
 		}
-		found, err = x.C.Row(nil, freeAgain, int64(id), now, int64(1))
+		found, err = x.C.Row(nil, FreeAgain, int64(id), now, int64(1))
 		if err == nil && !found {
 			found, err = x.C.Row(nil, toClaim+"("+pending+") p CROSS JOIN "+areFresh+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, now)...)
 		}
@@ -188,8 +188,8 @@ func (p *progress) Claimable(ctx context.Context, id relay.MechaNumber) (found b
 // arrived: each pending message before that position has a row in attempt.
 const maxClaims = 1 << 17
 
-// tellAttempt tells a situation of the present attempt at its message.
-func tellAttempt(x *engine.Rx, s *relay.Situation) error {
+// TellAttempt tells a situation of the present attempt at its message.
+func TellAttempt(x *engine.Rx, s *relay.Situation) error {
 	a, err := messages.AttemptOf(x, s.Message.Position)
 	if a.Number > 1 {
 		s.Begun = a.Since.Time()
@@ -201,7 +201,7 @@ func tellAttempt(x *engine.Rx, s *relay.Situation) error {
 }
 
 // keepAttempt writes the row of a message.
-func (p *progress) keepAttempt(t *engine.Tx, m *relay.Message, a messages.Attempt) error {
+func (p *Progress) keepAttempt(t *engine.Tx, m *relay.Message, a messages.Attempt) error {
 	p.attempts = true
 	p.returns.expect(relay.MilliOf(a.Until))
 	return t.C.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -210,7 +210,7 @@ func (p *progress) keepAttempt(t *engine.Tx, m *relay.Message, a messages.Attemp
 }
 
 // dropAttempt deletes the row of a message that is no longer pending.
-func (room *progress) dropAttempt(t *engine.Tx, p relay.Position) error {
+func (room *Progress) dropAttempt(t *engine.Tx, p relay.Position) error {
 	if !room.attempts {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (room *progress) dropAttempt(t *engine.Tx, p relay.Position) error {
 
 // progressed does what a word of progress means to the attempt: the key that has the lease
 // renews it, and a deferral puts the message off. p is the receipt of the word.
-func (room *progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
+func (room *Progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
 	switch {
 	case k.RetryAfter != 0:
 		a, err := messages.AttemptOf(&t.Rx, m.Position)
@@ -244,7 +244,7 @@ const earliestReturn = "SELECT min(until) FROM attempt INDEXED BY attempt_until 
 
 // endAttempts gives back up to dueAtOnce messages whose lease has run out, or whose deferral
 // is over.
-func (p *progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (nextDue, error) {
+func (p *Progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (NextDue, error) {
 	due, next, err := p.dueMessages(t, e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
 	for _, m := range due {
 		if err == nil {
@@ -254,7 +254,7 @@ func (p *progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (nextDue, err
 	return next, err
 }
 
-func (room *progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAttempts) error {
+func (room *Progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAttempts) error {
 	a, err := messages.AttemptOf(&t.Rx, m.Position)
 	if err != nil {
 		return err
@@ -278,14 +278,14 @@ func (room *progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 	if err := room.keepAttempt(t, m, next); err != nil {
 		return err
 	}
-	room.noteChange(t, relay.Change{Receipt: p, At: p.Time(), Returned: next.Again == p}, m)
+	room.NoteChange(t, relay.Change{Receipt: p, At: p.Time(), Returned: next.Again == p}, m)
 	room.returned++
 	return nil
 }
 
 // maxAttempts gives how many attempts a Mecha makes at a message; 0: any number. Its
 // profile goes before the server's setting.
-func (p *progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
+func (p *Progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
 	most = e.MaxAttempts
 	_, err = t.C.Row(func(r *sqlite.Rows) {
 		if !r.Null(0) {
@@ -299,7 +299,7 @@ func (p *progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndA
 const attemptsSpent = "attempts spent"
 
 // spend acknowledges a message as failed, because its attempts are spent.
-func (room *progress) spend(t *engine.Tx, m *relay.Message, p relay.Position) error {
+func (room *Progress) spend(t *engine.Tx, m *relay.Message, p relay.Position) error {
 	status, err := room.dictionary.Intern(t, "failed")
 	if err != nil {
 		return err

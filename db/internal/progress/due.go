@@ -1,4 +1,4 @@
-package db
+package progress
 
 import (
 	"time"
@@ -19,7 +19,7 @@ type dueTimes struct {
 	w        *engine.Store
 	earliest string // the query for the earliest time
 	// act makes the write that acts on the messages that are due.
-	act   func(now time.Time, done func(nextDue, error)) engine.Job
+	act   func(now time.Time, done func(NextDue, error)) engine.Job
 	fault string // the line in the log if act fails
 	next  int64  // the earliest known time, in Unix ms; 0: none
 
@@ -30,23 +30,23 @@ type dueTimes struct {
 	rest     time.Time // not before this, because the log's clock is behind this one's
 }
 
-// nextDue is the earliest time that has not come, in Unix ms; 0: there is none.
-type nextDue int64
+// NextDue is the earliest time that has not come, in Unix ms; 0: there is none.
+type NextDue int64
 
 func newExpiry(w *engine.Store) dueTimes {
-	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(nextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(NextDue, error)) engine.Job {
 		return engine.TaskOf(w.Table, &relay.ExpireDue{At: now}, done)
 	}}
 }
 
 func newOverdue(w *engine.Store) dueTimes {
-	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(nextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(NextDue, error)) engine.Job {
 		return engine.TaskOf(w.Table, &relay.NoteOverdue{At: now}, done)
 	}}
 }
 
 func newReturns(w *engine.Store, maxAttempts int) dueTimes {
-	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(nextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(NextDue, error)) engine.Job {
 		return engine.TaskOf(w.Table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
 	}}
 }
@@ -79,7 +79,7 @@ func (d *dueTimes) Do(now time.Time) {
 	}
 	for i := 0; i < dueRounds && d.Due(now); i++ {
 		failed := false
-		d.w.Commit([]engine.Op{{Job: d.act(now, func(next nextDue, err error) {
+		d.w.Commit([]engine.Op{{Job: d.act(now, func(next NextDue, err error) {
 			if failed = err != nil; failed {
 				d.w.Opts.Logger.Error(d.fault, "error", err)
 				return
@@ -100,7 +100,7 @@ func (d *dueTimes) propose() {
 		return
 	}
 	d.proposed, d.heard = true, 0
-	d.w.Proposes(d.act(d.w.Opts.Now(), func(next nextDue, err error) {
+	d.w.Proposes(d.act(d.w.Opts.Now(), func(next NextDue, err error) {
 		d.proposed, d.rest = false, now.Add(engine.TasksEvery)
 		if err != nil {
 			d.w.Opts.Logger.Error(d.fault, "error", err)
