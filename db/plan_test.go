@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
+	"relay/db/internal/sending"
 	"relay/db/relay"
 )
 
@@ -39,7 +40,7 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 // A message to a crew reads no more of it than it may go to, however large it is.
 func TestACrewIsReadInIndexOrder(t *testing.T) {
 	d := openHere(t)
-	for _, text := range []string{readCrew, countCrew} {
+	for _, text := range []string{sending.ReadCrew, sending.CountCrew} {
 		if plan := explain(t, d, text, []any{"crew", int64(1), int64(5)}); strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN mecha") ||
 			!strings.Contains(plan, "USING INDEX mecha_crew") {
 			t.Errorf("%s\n%s", text, plan)

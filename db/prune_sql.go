@@ -7,6 +7,7 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/replays"
+	"relay/db/internal/sending"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -97,7 +98,7 @@ func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 		return false, nil
 	}
 	accepted, err := engine.Accepted(x, m.At)
-	return at.Sub(accepted) <= idempotencyWindow, err
+	return at.Sub(accepted) <= sending.IdempotencyWindow, err
 }
 
 // countPrunable counts what a PruneMessages would remove of the messages before a position, if it
@@ -214,7 +215,7 @@ func (d *demolition) finish() error {
 	if err := d.mailbox.Unlist(t, d.messages); err != nil {
 		return err
 	}
-	if err := d.sending.leaveConversations(t, d.messages); err != nil {
+	if err := d.sending.LeaveConversations(t, d.messages); err != nil {
 		return err
 	}
 	return d.keepLast(t, t.Last)

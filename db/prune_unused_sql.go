@@ -19,7 +19,7 @@ const expiredKeyStays = 24 * time.Hour
 // to a word, a key or a Mecha needs no search: each has a position after which nothing
 // refers to it, and is unused when that is older than the oldest message.
 func (r *retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
-	out.More, err = r.sending.endConversations(t, relay.MilliOf(p.EmptySince), p.Most)
+	out.More, err = r.sending.EndConversations(t, relay.MilliOf(p.EmptySince), p.Most)
 	if err != nil {
 		return out, err
 	}

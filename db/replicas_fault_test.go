@@ -9,6 +9,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/internal/engine"
+	"relay/db/internal/sending"
 	"relay/db/relay"
 )
 
@@ -166,7 +167,7 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
 	p := newProposer(nil, nil, file.LogID{})
-	all := newTable([]engine.Room{&sending{}})
+	all := newTable([]engine.Room{&sending.Sending{}})
 	add := func(payload int) {
 		j, err := all.JobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {

@@ -9,6 +9,7 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/progress"
 	"relay/db/internal/replays"
+	"relay/db/internal/sending"
 	"relay/db/relay"
 )
 
@@ -60,7 +61,7 @@ type retention struct {
 	mailbox    *mailbox.Mailbox
 	progress   *progress.Progress
 	replays    *replays.Replays
-	sending    *sending
+	sending    *sending.Sending
 	keep       time.Duration                     // the age at which messages are removed; 0: never
 	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	trust      trust
@@ -118,7 +119,7 @@ type asked struct {
 // newRetention makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
 func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
-	p *progress.Progress, s *sending, l RetentionLessons) *retention {
+	p *progress.Progress, s *sending.Sending, l RetentionLessons) *retention {
 	r := &retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
 		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}
@@ -137,8 +138,8 @@ func (r *retention) walk(age time.Duration, expired bool) {
 		return
 	}
 	ages := []time.Duration{age, age + secondLook}
-	if age < idempotencyWindow {
-		ages = append(ages, idempotencyWindow+secondLook)
+	if age < sending.IdempotencyWindow {
+		ages = append(ages, sending.IdempotencyWindow+secondLook)
 	}
 	for i, a := range ages {
 		r.passes = append(r.passes, &pass{expired: expired, age: a, again: i == len(ages)-1})

@@ -8,6 +8,7 @@ import (
 	"relay/db/internal/messages"
 	"relay/db/internal/progress"
 	"relay/db/internal/replays"
+	"relay/db/internal/sending"
 	"relay/db/learning"
 )
 
@@ -20,7 +21,7 @@ type nouns struct {
 	*learning.Learning
 	*messages.Messages
 	*progress.Progress
-	*sending
+	*sending.Sending
 	*retention
 }
 
@@ -32,9 +33,9 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Directory = directory.New(w, n.Dictionary, n.Replays, n.Learning)
 	n.Messages = messages.New(w)
 	n.Progress = progress.New(w, n.Dictionary, n.Directory, n.Mailbox, n.Learning, o.MaxAttempts)
-	n.sending = newSending(w, Limits{o.MaxPending, o.ConversationLimit, o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.Progress, n.Learning)
-	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.Progress, n.sending, n.Learning)
-	return n, []engine.Room{n.Progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.sending, n.retention, n.Directory}
+	n.Sending = sending.New(w, sending.Limits{MaxPending: o.MaxPending, ConversationLimit: o.ConversationLimit, MaxBroadcast: o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.Progress, n.Learning)
+	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.Progress, n.Sending, n.Learning)
+	return n, []engine.Room{n.Progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.Sending, n.retention, n.Directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -44,7 +45,7 @@ func (d *DB) start() error {
 	}
 	now := d.opts.Now()
 	d.Directory.Start()
-	starts := []func() error{d.Progress.Start, d.Learning.Start, d.sending.start}
+	starts := []func() error{d.Progress.Start, d.Learning.Start, d.Sending.Start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,
 			func() error { return d.retention.start(now) }, func() error { return d.Replays.Restore(now) })

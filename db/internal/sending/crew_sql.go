@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type addressee struct {
 // addressees gives the Mechas to which a message goes, in an array that the next message
 // uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
 // PayloadTooLarge.
-func (room *sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
+func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
 	s := room
 	s.to = s.to[:0]
 	if !m.To.IsCrew() {
@@ -58,13 +58,13 @@ func (room *sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 // order. So a crew that is larger than the limit costs no more.
 const (
 	ofCrew    = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
-	readCrew  = "SELECT id, address " + ofCrew + "? ORDER BY id LIMIT ?"
-	countCrew = "SELECT count(*) FROM (SELECT 1 " + ofCrew + "(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)"
+	ReadCrew  = "SELECT id, address " + ofCrew + "? ORDER BY id LIMIT ?"
+	CountCrew = "SELECT count(*) FROM (SELECT 1 " + ofCrew + "(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)"
 )
 
 // crew adds to the addressees the Mechas of a crew except one, by their numbers, up to a limit.
-func (s *sending) crew(t *engine.Tx, name string, except relay.MechaNumber, most int) error {
-	r := t.C.Query(readCrew, name, int64(except), int64(most))
+func (s *Sending) crew(t *engine.Tx, name string, except relay.MechaNumber, most int) error {
+	r := t.C.Query(ReadCrew, name, int64(except), int64(most))
 	for r.Next() {
 		s.to = append(s.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
@@ -74,10 +74,10 @@ func (s *sending) crew(t *engine.Tx, name string, except relay.MechaNumber, most
 // mostCounted is how many Mechas of a crew are counted for a refusal.
 const mostCounted = 10_000
 
-// countCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
+// CountCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
 // sender. It runs in the goroutine of Send, because counting is too slow for the writer. If
 // a scan of the caller waits already, the error stays as it is.
-func (room *sending) countCrew(err error, m *relay.SendMessage) error {
+func (room *Sending) countCrew(err error, m *relay.SendMessage) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.TooManyRecipients {
 		return err
@@ -86,7 +86,7 @@ func (room *sending) countCrew(err error, m *relay.SendMessage) error {
 	s := room.w.Readers.Scan(room.w.MechaOf(m.Key))
 	s.Most = 1
 	failed := room.w.ReadIn(context.Background(), s, func(x *engine.Rx) error {
-		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
+		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, CountCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
 		return err
 	})
 	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since

@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"relay/db/relay"
 )
 
-// idempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).
-const idempotencyWindow = 24 * time.Hour
+// IdempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).
+const IdempotencyWindow = 24 * time.Hour
 
 // Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets the
 // verdicts of this machine, DiskFull and those after it. When it returns without an
@@ -27,8 +27,8 @@ const idempotencyWindow = 24 * time.Hour
 // RateLimited, if too many writes of the Mecha wait, Overloaded, ShuttingDown,
 // DatabaseLocked, DiskFull, Internal, and StoreFailed, after which it is unknown whether
 // the message was written. Safe for concurrent use.
-func (s *sending) Send(m *relay.SendMessage) (relay.Sent, error) {
-	s.judge(m)
+func (s *Sending) Send(m *relay.SendMessage) (relay.Sent, error) {
+	s.Judge(m)
 	sent, err := engine.Do[relay.Sent](s.w, m)
 	if err != nil {
 		s.tellFounder(m, sent.Full)
@@ -41,8 +41,8 @@ func (s *sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 // the calls. done must not block: it is called from the writer's goroutine, or at once if
 // the store takes no more writes; after RecipientNotFound or TooManyRecipients, from a goroutine of
 // its own.
-func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
-	s.judge(m)
+func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
+	s.Judge(m)
 	engine.Then(s.w, m, func(sent relay.Sent, err error) {
 		if err == nil {
 			done(sent, nil)
@@ -58,14 +58,14 @@ func (s *sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 	})
 }
 
-// judge sets the verdicts of this machine.
-func (s *sending) judge(m *relay.SendMessage) {
+// Judge sets the verdicts of this machine.
+func (s *Sending) Judge(m *relay.SendMessage) {
 	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.Disk.Low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
 	m.MaxBroadcast, m.MaxBroadcastBytes = s.limits.MaxBroadcast, maxBroadcastBytes
 	m.Sought = s.lessons.Sought(m)
 }
 
-func (s *sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
+func (s *Sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
 	sender, err := s.directory.Caller(t, m.Key)
 	if err != nil {
 		return relay.Sent{}, err
@@ -111,7 +111,7 @@ func (s *sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
 
 // write writes a message for each of the recipients. The first one founds the conversation
 // if it is new, and the others join it.
-func (s *sending) write(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
+func (s *Sending) write(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
 	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
 	if m.To.IsCrew() {
 		o.broadcast = len(to)
@@ -152,7 +152,7 @@ type once struct {
 
 // checkRoom refuses a message if, by its verdicts, the disk or a mailbox has no room. Else
 // it gives the number of messages that are pending for the last of the recipients.
-func (s *sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
+func (s *Sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
 	if m.DiskFull {
 		return 0, engine.ErrDiskFull()
 	}
@@ -172,7 +172,7 @@ func (s *sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) 
 
 // enter makes a conversation ready for a message of a sender. It returns the number of the
 // conversation, which is new if nobody has used the label.
-func (s *sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
+func (s *Sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
 	if conversation < 0 {
 		label := m.Conversation
 		if label == "" { // that of the message that this one answers
@@ -199,7 +199,7 @@ func (s *sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 
 // insert writes the rows of a message in a conversation that enter has made ready. It
 // returns its position.
-func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
+func (s *Sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := s.dictionary.Intern(t, text)
@@ -232,7 +232,7 @@ func (s *sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (s *sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
+func (s *Sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
 	id, err := messages.ConversationID(&t.Rx, conversation, p)
 	if err != nil {
 		return relay.Sent{}, err
@@ -253,7 +253,7 @@ func (s *sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, s
 // conversation gives the number of the conversation that the sender named, or of that of
 // the message that it answers; 0 for a new one. Errors: ConversationNotFound,
 // NotAParticipant, InvalidRequest.
-func (s *sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
+func (s *Sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
 	if a.position != 0 && m.Conversation == "" {
 		return a.conversation, nil
 	}
@@ -272,7 +272,7 @@ type answered struct {
 }
 
 // answered finds the message in InReplyTo. Errors: MessageNotFound, NotAParty.
-func (s *sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
+func (s *Sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
 	if m.InReplyTo == "" {
 		return a, nil
 	}
@@ -296,7 +296,7 @@ func (s *sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 }
 
 // namedConversation gives the number of the conversation that the sender named; 0 for none.
-func (s *sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
+func (s *Sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	if !m.Conversation.Issued() && s.dictionary.IsRemoved(t, string(m.Conversation)) {
 		return messages.NewLabel, nil
 	}
@@ -316,7 +316,7 @@ func (s *sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *
 
 // IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body
 // that came with it.
-func (s *sending) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
+func (s *Sending) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
 	sum := sha256.Sum256(body)
 	return relay.IdempotencyKey{
 		Key:  s.w.IDs.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
@@ -341,7 +341,7 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 	if err != nil || !found || relay.MechaNumber(from) != sender {
 		return relay.Sent{}, false, err
 	}
-	if at, err := engine.Accepted(x, p); err != nil || now.Sub(at) > idempotencyWindow {
+	if at, err := engine.Accepted(x, p); err != nil || now.Sub(at) > IdempotencyWindow {
 		return relay.Sent{}, false, err
 	}
 	if body != key.Body {
@@ -367,7 +367,7 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 // false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
-func (s *sending) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+func (s *Sending) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
 	err = s.w.As(sender).Point(ctx, func(x *engine.Rx) error {
 		sent, known, err = idempotent(x, sender, key, now)
 		return err

@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"relay/db/cache"
@@ -34,7 +34,7 @@ func (m members) joined(conversation int64, id relay.MechaNumber) {
 
 // join adds a party of a message to the participants of its conversation. The founding
 // message of a conversation, whose number is 0, needs no such rows.
-func (s *sending) join(t *engine.Tx, conversation int64, id relay.MechaNumber) error {
+func (s *Sending) join(t *engine.Tx, conversation int64, id relay.MechaNumber) error {
 	if conversation == 0 || s.members.has(conversation, id) {
 		return nil
 	}

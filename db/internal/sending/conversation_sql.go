@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"math"
@@ -14,9 +14,9 @@ import (
 // finds it. Of a conversation whose messages were all removed, the table `dormant` has a
 // row. A message wakes the conversation; if none comes, a PruneUnused ends it.
 
-// leaveConversations does what the removal of messages means to their conversations. The
+// LeaveConversations does what the removal of messages means to their conversations. The
 // rows of the messages are gone already.
-func (s *sending) leaveConversations(t *engine.Tx, removed []names.Message) error {
+func (s *Sending) LeaveConversations(t *engine.Tx, removed []names.Message) error {
 	left := map[int64]bool{}
 	for _, m := range removed {
 		if m.Conversation != 0 {
@@ -40,7 +40,7 @@ func (s *sending) leaveConversations(t *engine.Tx, removed []names.Message) erro
 
 // leaveFounded keeps the parties of a founding message that was removed: as participants
 // if the conversation has other messages, else in the row that says that it is dormant.
-func (s *sending) leaveFounded(t *engine.Tx, m names.Message) error {
+func (s *Sending) leaveFounded(t *engine.Tx, m names.Message) error {
 	goesOn, err := s.hasMessages(t, int64(m.At))
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *sending) leaveFounded(t *engine.Tx, m names.Message) error {
 }
 
 // leaveConversation notes that a conversation is dormant if it has no message any more.
-func (s *sending) leaveConversation(t *engine.Tx, conversation int64) error {
+func (s *Sending) leaveConversation(t *engine.Tx, conversation int64) error {
 	goesOn, err := s.hasMessages(t, conversation)
 	if err != nil || goesOn {
 		return err
@@ -70,7 +70,7 @@ func (s *sending) leaveConversation(t *engine.Tx, conversation int64) error {
 }
 
 // hasMessages tells whether a conversation has messages besides its founding one.
-func (s *sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
+func (s *Sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
 	indexed, err := t.C.Row(nil, "SELECT 1 FROM joined WHERE conversation = ? LIMIT 1", conversation)
 	if indexed || err != nil {
 		return indexed, err
@@ -83,7 +83,7 @@ func (s *sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
 	return t.C.Row(nil, late+" LIMIT 1", args...)
 }
 
-func (s *sending) addParticipants(t *engine.Tx, conversation int64, parties ...relay.MechaNumber) error {
+func (s *Sending) addParticipants(t *engine.Tx, conversation int64, parties ...relay.MechaNumber) error {
 	for _, id := range parties {
 		if err := t.C.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (s *sending) addParticipants(t *engine.Tx, conversation int64, parties ...r
 
 // wakeConversation makes a dormant conversation an ordinary one, because it gets a
 // message; 0 is a new conversation.
-func (s *sending) wakeConversation(t *engine.Tx, conversation int64) error {
+func (s *Sending) wakeConversation(t *engine.Tx, conversation int64) error {
 	if conversation == 0 {
 		return nil
 	}
@@ -116,9 +116,9 @@ func (s *sending) wakeConversation(t *engine.Tx, conversation int64) error {
 	return s.addParticipants(t, conversation, parties...)
 }
 
-// endConversations removes dormant conversations whose last message was removed before a
+// EndConversations removes dormant conversations whose last message was removed before a
 // time, in Unix ms: at most so many rows. more says that there are others.
-func (s *sending) endConversations(t *engine.Tx, before int64, most int) (more bool, err error) {
+func (s *Sending) EndConversations(t *engine.Tx, before int64, most int) (more bool, err error) {
 	limit := most
 	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))
 	ended, err := engine.All(r, func(r *sqlite.Rows) int64 { return r.Int(0) })

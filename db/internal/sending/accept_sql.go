@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"relay/db/internal/engine"
@@ -8,7 +8,7 @@ import (
 // accepting leaves out of the recipients of a message those that do not accept it (PROTOCOL
 // §3, Who may write to me). A Mecha accepts its own messages, and answers to them. Error:
 // NotAccepted, if nobody is left.
-func (s *sending) accepting(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
+func (s *Sending) accepting(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
 	left := to[:0]
 	for _, r := range to {
 		if r.number != sender.Mecha.Number && r.number != a.sender {

@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ type conversationLimit struct {
 // conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
 // and refuses the message if the conversation has no room for n. Errors: ConversationFull;
 // InvalidRequest, if the message asks for a limit and does not found the conversation.
-func (s *sending) conversationLimit(t *engine.Tx, m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
+func (s *Sending) conversationLimit(t *engine.Tx, m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
 	if m.MaxMessages == 0 && server == 0 && !s.limited {
 		return l, nil
@@ -74,7 +74,7 @@ func (l conversationLimit) isFull(m *relay.SendMessage) bool {
 }
 
 // hasBegun tells whether a conversation has or had a message.
-func (s *sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
+func (s *Sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
 	if conversation == 0 || conversation == messages.NewLabel {
 		return false, nil
 	}
@@ -88,7 +88,7 @@ func (s *sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
 	return begun, err
 }
 
-func (s *sending) readLimit(t *engine.Tx, conversation int64) (l conversationLimit, err error) {
+func (s *Sending) readLimit(t *engine.Tx, conversation int64) (l conversationLimit, err error) {
 	l.counts, err = t.C.Row(func(r *sqlite.Rows) {
 		l = conversationLimit{conversation: conversation, founder: r.Int(0), most: r.Int(1), held: r.Int(2), told: r.Int(3)}
 	}, "SELECT founder, most, held, told FROM conversation_limit WHERE conversation = ?", conversation)
@@ -97,7 +97,7 @@ func (s *sending) readLimit(t *engine.Tx, conversation int64) (l conversationLim
 
 // countConversation makes the row of a conversation that began when nothing limited it. It
 // counts no further than most.
-func (s *sending) countConversation(t *engine.Tx, conversation, most int64) (conversationLimit, error) {
+func (s *Sending) countConversation(t *engine.Tx, conversation, most int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
 	u, err := mailbox.FindJoined(&t.Rx, conversation, 0, math.MaxInt64)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *sending) countConversation(t *engine.Tx, conversation, most int64) (con
 
 // count counts n messages, of which p is the first, in the row of their conversation. The
 // conversation has a number now.
-func (s *sending) count(t *engine.Tx, l conversationLimit, conversation int64, p relay.Position, n int) error {
+func (s *Sending) count(t *engine.Tx, l conversationLimit, conversation int64, p relay.Position, n int) error {
 	if !l.counts {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (s *sending) count(t *engine.Tx, l conversationLimit, conversation int64, p
 
 // tellFounder has the founder of a conversation told that it is full, if that is still to
 // be done. The message that was refused has left nothing; so this is a write of its own.
-func (s *sending) tellFounder(m *relay.SendMessage, conversation int64) {
+func (s *Sending) tellFounder(m *relay.SendMessage, conversation int64) {
 	if conversation != 0 {
 		engine.Then(s.w, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(engine.None, error) {})
 	}
@@ -138,7 +138,7 @@ func (s *sending) tellFounder(m *relay.SendMessage, conversation int64) {
 
 // noteFull tells the founder of a conversation that it is full, once. The founder is told
 // by a receipt of the founding message; if that was removed, there is nobody to tell.
-func (s *sending) noteFull(t *engine.Tx, n *relay.NoteFull) (engine.None, error) {
+func (s *Sending) noteFull(t *engine.Tx, n *relay.NoteFull) (engine.None, error) {
 	l, err := s.readLimit(t, n.Conversation)
 	if err != nil || !l.counts || l.told != 0 {
 		return engine.None{}, err

@@ -1,4 +1,4 @@
-package db
+package sending
 
 import (
 	"relay/db/cache"
@@ -18,21 +18,21 @@ type Limits struct {
 	MaxBroadcast      int // Mechas to which a message to a crew may go; 0: such messages are refused
 }
 
-// SendingLessons knows the searches that messages name.
-type SendingLessons interface {
+// Lessons knows the searches that messages name.
+type Lessons interface {
 	// Sought returns the words of the search that a message names; none if it may not name it.
 	Sought(m *relay.SendMessage) []string
 }
 
-// sending is the room of what decides a send besides the recipient's mailbox: who takes part in
+// Sending is the room of what decides a send besides the recipient's mailbox: who takes part in
 // a conversation, how long it may get, and to whom a message to a crew goes.
-type sending struct {
+type Sending struct {
 	engine.Quiet
 	w          *engine.Store
 	limits     Limits
 	dictionary *dictionary.Dictionary
 	directory  *directory.Directory
-	lessons    SendingLessons
+	lessons    Lessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress.Progress
 	members    members
@@ -41,23 +41,23 @@ type sending struct {
 	broadcasts int         // messages to a crew in the present transaction
 }
 
-// newSending makes the room.
-func newSending(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, p *progress.Progress, l SendingLessons) *sending {
-	return &sending{w: w, limits: limits, dictionary: words, directory: d, mailbox: m, progress: p, lessons: l,
+// New makes the room.
+func New(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, p *progress.Progress, l Lessons) *Sending {
+	return &Sending{w: w, limits: limits, dictionary: words, directory: d, mailbox: m, progress: p, lessons: l,
 		members: members{cache.New[int64, [2]relay.MechaNumber](names.CacheBytes)}}
 }
 
-func (s *sending) start() (err error) {
+func (s *Sending) Start() (err error) {
 	s.limited, err = s.w.C.Row(nil, "SELECT 1 FROM conversation_limit LIMIT 1")
 	return err
 }
 
-func (s *sending) Begin(*engine.Tx)   { s.broadcasts = 0 }
-func (s *sending) Arrived(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
-func (s *sending) Forget()            { s.members.Forget() }
+func (s *Sending) Begin(*engine.Tx)   { s.broadcasts = 0 }
+func (s *Sending) Arrived(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
+func (s *Sending) Forget()            { s.members.Forget() }
 
 // Kinds adds the writes of the room to the table.
-func (s *sending) Kinds(all *engine.Table) {
+func (s *Sending) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.SendMessage, relay.Sent]{Decide: s.send, Note: noteSent,
 		By: func(m *relay.SendMessage) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
 	engine.Add(all, engine.Kind[*relay.NoteFull, engine.None]{Decide: s.noteFull, Silent: true,
