@@ -40,7 +40,7 @@ func TestNotesOfPushesGoThoughNoMessageGetsOld(t *testing.T) {
 		c.pass(age / 10)
 		mustRun(t, d)
 	}
-	due := relay.PositionAt(c.now().Add(-age - 2*age/runsPerAge))
+	due := relay.PositionAt(c.now().Add(-age - 2*age/24))
 	if n := scalar(t, d, fmt.Sprintf("SELECT count(*) FROM push WHERE position < %d", due)); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"slices"
 	"time"
 
 	"relay/db/internal/dictionary"
@@ -157,6 +158,12 @@ func (r *retention) Do(time.Time) {
 	} else {
 		r.join()
 	}
+}
+
+// Rests reports whether nothing is to be removed until the next run. For the writer's goroutine.
+func (r *retention) Rests() bool {
+	return r.running(r.w.Opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil &&
+		!slices.ContainsFunc(r.passes, func(p *pass) bool { return !p.target.IsZero() })
 }
 
 // join adds a piece to the jobs of the next transaction, if one is due.
