@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/internal/retention"
 	"relay/db/relay"
 )
 
@@ -26,7 +27,7 @@ func TestTheUseOfARemovedKeyIsNotStored(t *testing.T) {
 	if err := d.Close(); err != nil { // stores the use
 		t.Fatal(err)
 	}
-	c.pass(expiredKeyStays + time.Hour)
+	c.pass(retention.ExpiredKeyStays + time.Hour)
 	d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 	if _, err := d.Key(t.Context(), issued.Text); relay.ErrorCode(err) != relay.KeyRevoked {
 		t.Fatal(err)

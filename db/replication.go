@@ -94,7 +94,7 @@ func (l *replication) Stop() {
 		cancel()
 	}
 	settled := make(chan struct{})
-	l.w.FinishLater(&engine.ChoreJob{Done: func(error) { l.db.retention.end(settled) }}, nil) // on the writer's goroutine
+	l.w.FinishLater(&engine.ChoreJob{Done: func(error) { l.db.Retention.End(settled) }}, nil) // on the writer's goroutine
 	select {
 	case <-settled:
 	case <-moment.Done():

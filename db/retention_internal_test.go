@@ -11,6 +11,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/internal/engine"
+	"relay/db/internal/retention"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -213,7 +214,7 @@ func TestAClockThatJumpsRemovesNothingAtFirst(t *testing.T) {
 			jump(365 * 24 * time.Hour)
 			c.pass(time.Hour)
 			log.await(t, "the clock is ahead of what the store has seen")
-			c.pass(longestDoubt - 2*time.Hour)
+			c.pass(retention.LongestDoubt - 2*time.Hour)
 			mustRun(t, d)
 			if n := count(); n != 5 {
 				t.Fatalf("%d messages are left", n)
@@ -354,7 +355,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 
 // retentionState is a chore that looks whether the removal has nothing left to do.
 type retentionState struct {
-	*retention
+	*retention.Retention
 	idle bool
 }
 
@@ -369,7 +370,7 @@ func (s *retentionState) Apply(*engine.Tx) error {
 func mustRun(t *testing.T, d *DB) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		s, done := &retentionState{retention: d.retention}, make(chan error, 1)
+		s, done := &retentionState{Retention: d.Retention}, make(chan error, 1)
 		d.w.Submit(s, 0, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)

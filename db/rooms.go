@@ -8,6 +8,7 @@ import (
 	"relay/db/internal/messages"
 	"relay/db/internal/progress"
 	"relay/db/internal/replays"
+	"relay/db/internal/retention"
 	"relay/db/internal/sending"
 	"relay/db/learning"
 )
@@ -22,7 +23,7 @@ type nouns struct {
 	*messages.Messages
 	*progress.Progress
 	*sending.Sending
-	*retention
+	*retention.Retention
 }
 
 // newRooms makes the rooms of a store. Later ones may use earlier ones.
@@ -34,8 +35,8 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Messages = messages.New(w)
 	n.Progress = progress.New(w, n.Dictionary, n.Directory, n.Mailbox, n.Learning, o.MaxAttempts)
 	n.Sending = sending.New(w, sending.Limits{MaxPending: o.MaxPending, ConversationLimit: o.ConversationLimit, MaxBroadcast: o.MaxBroadcast}, n.Dictionary, n.Directory, n.Mailbox, n.Progress, n.Learning)
-	n.retention = newRetention(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.Progress, n.Sending, n.Learning)
-	return n, []engine.Room{n.Progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.Sending, n.retention, n.Directory}
+	n.Retention = retention.New(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox, n.Replays, n.Progress, n.Sending, n.Learning)
+	return n, []engine.Room{n.Progress, n.Learning, n.Replays, n.Mailbox, n.Dictionary, n.Sending, n.Retention, n.Directory}
 }
 
 // start has the writer and the rooms read their state from the file.
@@ -48,7 +49,7 @@ func (d *DB) start() error {
 	starts := []func() error{d.Progress.Start, d.Learning.Start, d.Sending.Start}
 	if d.opts.Serve {
 		starts = append(starts, d.Mailbox.StartIndex, d.Dictionary.StartIndex,
-			func() error { return d.retention.start(now) }, func() error { return d.Replays.Restore(now) })
+			func() error { return d.Retention.Start(now) }, func() error { return d.Replays.Restore(now) })
 	}
 	for _, start := range starts {
 		if err := start(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/progress"
+	"relay/db/internal/retention"
 	"relay/db/internal/sending"
 	"relay/db/learning"
 	"relay/db/relay"
@@ -14,7 +15,7 @@ import (
 // The table has a row for each kind of write, and every row for the type of its kind.
 func TestTheTableOfWritesIsWhole(t *testing.T) {
 	t.Parallel()
-	all := newTable([]engine.Room{&directory.Directory{}, &learning.Learning{}, &progress.Progress{}, &sending.Sending{}, &retention{}})
+	all := newTable([]engine.Room{&directory.Directory{}, &learning.Learning{}, &progress.Progress{}, &sending.Sending{}, &retention.Retention{}})
 	for kind := 1; kind < relay.Kinds; kind++ {
 		write := relay.NewWrite(kind)
 		r, err := all.Of(write)

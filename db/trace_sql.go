@@ -12,6 +12,7 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
 	"relay/db/internal/progress"
+	"relay/db/internal/retention"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -221,7 +222,7 @@ func traceReceipts(x *engine.Rx, t *look.Trace) error {
 			return err
 		}
 		if previous >= receipt { // a chain leads back in time; one that does not might have no end
-			return errChain(relay.Position(receipt), relay.Position(previous))
+			return retention.ErrChain(relay.Position(receipt), relay.Position(previous))
 		}
 		t.Steps = append(t.Steps, s)
 		receipt = previous

@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"time"
@@ -34,12 +34,12 @@ const doomedColumns = `SELECT position, recipient, sender, coalesce(conversation
 	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes, coalesce(in_reply_to, 0) FROM message `
 
 // pruneMessages removes messages. Its outcome tells where the next write goes on.
-func (r *retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
+func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
 	all, more, err := r.doomed(t, p)
 	if err != nil {
 		return out, err
 	}
-	d := demolition{retention: r, t: t, at: p.At}
+	d := demolition{Retention: r, t: t, at: p.At}
 	for _, m := range all {
 		if d.rows >= pruneRows || out.Bytes >= pruneBytes {
 			more = true
@@ -65,7 +65,7 @@ func (r *retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out rel
 
 // doomed reads the messages that a write looks at, in its order. more says that there
 // are further ones.
-func (room *retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
+func (room *Retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
 	most := max(p.Most, 1)
 	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(most + 1)}
 	if !p.ExpiredBefore.IsZero() {
@@ -101,9 +101,9 @@ func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 	return at.Sub(accepted) <= sending.IdempotencyWindow, err
 }
 
-// countPrunable counts what a PruneMessages would remove of the messages before a position, if it
+// CountPrunable counts what a PruneMessages would remove of the messages before a position, if it
 // were made at a time: those of the next rows after r.After.
-func countPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time.Time, limit int) error {
+func CountPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time.Time, limit int) error {
 	r.More = false
 	rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(r.After), int64(before), int64(limit))
 	for rows.Next() {
@@ -126,7 +126,7 @@ func countPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time
 // A demolition collects what belongs to the messages that a write removes, and then
 // deletes the rows of each table together.
 type demolition struct {
-	*retention
+	*Retention
 	t        *engine.Tx
 	at       time.Time
 	rows     int
@@ -157,7 +157,7 @@ func (d *demolition) take(m doomed) error {
 			return err
 		}
 		if previous >= next { // a chain leads back in time, or reading would not end
-			return errChain(next, previous)
+			return ErrChain(next, previous)
 		}
 		next = previous
 	}
@@ -222,6 +222,6 @@ func (d *demolition) finish() error {
 }
 
 // keepLast keeps the last position in the settings, because the rows that had it may go.
-func (r *retention) keepLast(t *engine.Tx, p relay.Position) error {
+func (r *Retention) keepLast(t *engine.Tx, p relay.Position) error {
 	return t.C.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
 }

@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"relay/db/relay"
 )
 
-// expiredKeyStays is how long after its end an expired key may work again, if the clock
+// ExpiredKeyStays is how long after its end an expired key may work again, if the clock
 // is set back. After that it has ended for good.
-const expiredKeyStays = 24 * time.Hour
+const ExpiredKeyStays = 24 * time.Hour
 
 // pruneUnused removes what removed messages have left behind. Whether a message refers
 // to a word, a key or a Mecha needs no search: each has a position after which nothing
 // refers to it, and is unused when that is older than the oldest message.
-func (r *retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
+func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
 	out.More, err = r.sending.EndConversations(t, relay.MilliOf(p.EmptySince), p.Most)
 	if err != nil {
 		return out, err
@@ -53,7 +53,7 @@ type unusedRow struct {
 // look reads the rows that a query gives, each with its number, whether it is unused, and a
 // text, and returns the unused ones. The next write goes on after the number next. more says
 // that there are further rows.
-func (room *retention) look(t *engine.Tx, most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
+func (room *Retention) look(t *engine.Tx, most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
 	r := t.C.Query(query, args...)
 	n := 0
 	for next = after; r.Next(); n++ {
@@ -65,7 +65,7 @@ func (room *retention) look(t *engine.Tx, most int, after int64, query string, a
 }
 
 // pruneWords removes words that no row has. A word may be the label of a conversation.
-func (r *retention) pruneWords(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *Retention) pruneWords(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	unused, next, more, err := r.look(t, p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
 		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-dictionary.WordSlack), p.Words, int64(p.Most))
@@ -84,18 +84,18 @@ func (r *retention) pruneWords(t *engine.Tx, p *relay.PruneUnused, oldest relay.
 // endedBefore gives the time, in Unix ms, before which keys must have ended, and Mechas
 // must have been removed, to go: people look for them for a while.
 func endedBefore(p *relay.PruneUnused) int64 {
-	return min(relay.MilliOf(p.EmptySince), p.At.Add(-expiredKeyStays).UnixMilli())
+	return min(relay.MilliOf(p.EmptySince), p.At.Add(-ExpiredKeyStays).UnixMilli())
 }
 
 // pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
-func (r *retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *Retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	newest, err := t.Newest()
 	if err != nil {
 		return err
 	}
 	changed := t.C.Changes()
 	err = t.C.Exec(`UPDATE mecha_key SET ended = ? WHERE id IN (SELECT id FROM mecha_key WHERE id > ? ORDER BY id LIMIT ?)
-		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`, int64(newest), p.Keys, int64(p.Most), p.At.Add(-expiredKeyStays).UnixMilli())
+		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`, int64(newest), p.Keys, int64(p.Most), p.At.Add(-ExpiredKeyStays).UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (r *retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.P
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
 // message and no dormant conversation refers to them. Their rows in `participant` go with
 // the conversations.
-func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *Retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	unused, next, more, err := r.look(t, p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
@@ -157,6 +157,6 @@ func (r *retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay
 	return nil
 }
 
-func errChain(at, previous relay.Position) error {
+func ErrChain(at, previous relay.Position) error {
 	return fmt.Errorf("%w: the receipt at position %d follows %d", sqlite.ErrDamaged, at, previous)
 }

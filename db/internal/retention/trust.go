@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"log/slog"
@@ -16,7 +16,7 @@ const (
 	jumpRunning  = time.Minute      // by how much the clock may gain on the time that passes
 	jumpStopped  = 30 * time.Minute // likewise between the last note in the file and a start
 	doubtShare   = 8                // the clock is in doubt for this part of its jump
-	longestDoubt = 12 * time.Hour
+	LongestDoubt = 12 * time.Hour
 	noteClock    = 10 * time.Minute // how often the file gets the time
 )
 
@@ -52,7 +52,7 @@ func (t *trust) believes(now time.Time, running time.Duration) bool {
 		}
 	case t.doubted.IsZero() || (now.Sub(t.doubted)-(running-t.since)).Abs() > jumpRunning:
 		t.doubted, t.since, t.by, t.said = now, running, ahead, false
-		t.until = running + min(ahead/doubtShare, longestDoubt)
+		t.until = running + min(ahead/doubtShare, LongestDoubt)
 		return false
 	case running < t.until:
 		return false

@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"slices"
@@ -43,8 +43,8 @@ const (
 	auditEvery     = time.Hour
 )
 
-// RetentionLessons forgets what nobody can use any more.
-type RetentionLessons interface {
+// Lessons forgets what nobody can use any more.
+type Lessons interface {
 	// Prune forgets what was learned of Mechas in a range of numbers, if their last exchange is
 	// older than every message. at is the time of the write.
 	Prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error
@@ -52,13 +52,13 @@ type RetentionLessons interface {
 	MechaGone(t *engine.Tx, id relay.MechaNumber) error
 }
 
-// retention removes messages, on the writer's goroutine. Only a server has one that works.
-type retention struct {
+// Retention removes messages, on the writer's goroutine. Only a server has one that works.
+type Retention struct {
 	engine.Quiet
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory.Directory
-	lessons    RetentionLessons
+	lessons    Lessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress.Progress
 	replays    *replays.Replays
@@ -117,11 +117,11 @@ type asked struct {
 	ended bool
 }
 
-// newRetention makes the room. Messages go when they are older than keep, and expired ones when they
+// New makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
-func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
-	p *progress.Progress, s *sending.Sending, l RetentionLessons) *retention {
-	r := &retention{w: w, keep: keep, running: used.Used.Elapsed,
+func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
+	p *progress.Progress, s *sending.Sending, l Lessons) *Retention {
+	r := &Retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
 		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}
 	r.walk(keep, false)
@@ -134,7 +134,7 @@ func newRetention(w *engine.Store, keep, keepExpired time.Duration, words *dicti
 
 // walk adds the passes for an age; 0 is none. The later ones find the messages that had to
 // stay for a moment, or for their Idempotency-Keys. The last one finds all of these.
-func (r *retention) walk(age time.Duration, expired bool) {
+func (r *Retention) walk(age time.Duration, expired bool) {
 	if age == 0 {
 		return
 	}
@@ -148,11 +148,11 @@ func (r *retention) walk(age time.Duration, expired bool) {
 }
 
 // works tells whether this process removes messages.
-func (r *retention) works() bool { return r.w.Opts.Serve }
+func (r *Retention) works() bool { return r.w.Opts.Serve }
 
-func (r *retention) Due(time.Time) bool { return r.works() }
+func (r *Retention) Due(time.Time) bool { return r.works() }
 
-func (r *retention) Do(time.Time) {
+func (r *Retention) Do(time.Time) {
 	if r.w.Idle {
 		r.alone()
 	} else {
@@ -161,13 +161,13 @@ func (r *retention) Do(time.Time) {
 }
 
 // Rests reports whether nothing is to be removed until the next run. For the writer's goroutine.
-func (r *retention) Rests() bool {
+func (r *Retention) Rests() bool {
 	return r.running(r.w.Opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil &&
 		!slices.ContainsFunc(r.passes, func(p *pass) bool { return !p.target.IsZero() })
 }
 
 // join adds a piece to the jobs of the next transaction, if one is due.
-func (r *retention) join() {
+func (r *Retention) join() {
 	r.others = time.Now()
 	if r.others.Before(r.restUntil) {
 		return
@@ -179,7 +179,7 @@ func (r *retention) join() {
 }
 
 // alone makes transactions of pieces for a moment, if others do not write.
-func (r *retention) alone() {
+func (r *Retention) alone() {
 	began := time.Now()
 	if began.Sub(r.others) < quietAfter || began.Before(r.restUntil) {
 		return
@@ -199,14 +199,14 @@ func (r *retention) alone() {
 
 // proposes hands a piece to the log, and returns true, if it is a write and there is a log.
 // Then no other piece follows before it has ended.
-func (r *retention) proposes(j engine.Job) bool {
+func (r *Retention) proposes(j engine.Job) bool {
 	r.proposed = r.w.Log != nil && j.Shared() != nil
 	return r.proposed && r.w.Proposes(j)
 }
 
 // piece gives the next piece of work; nil if there is none. The order matters: rows of
 // mailboxes go before more messages do, and the file gets shorter when these have gone.
-func (r *retention) piece(now time.Time) engine.Job {
+func (r *Retention) piece(now time.Time) engine.Job {
 	if r.proposed || r.ending {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (r *retention) piece(now time.Time) engine.Job {
 }
 
 // every is the time between two runs: short against the shortest age.
-func (r *retention) every() time.Duration {
+func (r *Retention) every() time.Duration {
 	every := longestRun
 	for _, p := range r.passes {
 		every = min(every, p.age/runsPerAge)
@@ -259,7 +259,7 @@ func (r *retention) every() time.Duration {
 }
 
 // begin begins a run, unless the clock is in doubt, and gives its first piece.
-func (r *retention) begin(now time.Time, running time.Duration) engine.Job {
+func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 	every := r.every()
 	r.nextRun = running + every
 	if len(r.passes) == 0 {
@@ -348,7 +348,7 @@ func (p *pass) done(out relay.Pruned) {
 }
 
 // prunePiece makes the next write of a pass.
-func (r *retention) prunePiece(p *pass, now time.Time) engine.Job {
+func (r *Retention) prunePiece(p *pass, now time.Time) engine.Job {
 	w := &relay.PruneMessages{At: now, After: p.after, Most: r.most}
 	if p.expired {
 		w.ExpiredAfter, w.ExpiredBefore = p.afterAt, p.target
@@ -382,12 +382,12 @@ func (r *retention) prunePiece(p *pass, now time.Time) engine.Job {
 }
 
 // tidy has removed what the messages that a command wanted removed have left behind.
-func (r *retention) tidy(a *asked, now time.Time) {
+func (r *Retention) tidy(a *asked, now time.Time) {
 	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
 	r.pushes, r.space.checked = relay.PositionAt(a.upto), time.Time{}
 }
 
-func (r *retention) unusedPiece(now time.Time) engine.Job {
+func (r *Retention) unusedPiece(now time.Time) engine.Job {
 	w := *r.unused
 	w.At = now
 	return timed(r, &w, func(out relay.PrunedUnused, err error) {
@@ -404,13 +404,13 @@ func (r *retention) unusedPiece(now time.Time) engine.Job {
 	})
 }
 
-func (r *retention) unlistPiece() engine.Job {
+func (r *Retention) unlistPiece() engine.Job {
 	l := &mailbox.Unlisting{U: &r.unlist}
 	return r.choreOf(l, func() { r.unlist.Applied(l) })
 }
 
 // choreOf makes a piece of a chore. done is called once it is committed.
-func (r *retention) choreOf(c engine.Chore, done func()) engine.Job {
+func (r *Retention) choreOf(c engine.Chore, done func()) engine.Job {
 	return &engine.ChoreJob{Chore: &timedChore{c, r}, Done: func(err error) {
 		if r.pieceEnded(err) {
 			done()
@@ -419,7 +419,7 @@ func (r *retention) choreOf(c engine.Chore, done func()) engine.Job {
 }
 
 // pieceEnded takes the rest that follows a piece. It returns false if the piece failed.
-func (r *retention) pieceEnded(err error) bool {
+func (r *Retention) pieceEnded(err error) bool {
 	r.proposed = false
 	switch {
 	case err != nil:
@@ -441,18 +441,18 @@ func (r *retention) pieceEnded(err error) bool {
 }
 
 // Arrived takes the messages whose removal was committed.
-func (r *retention) Arrived(t *engine.Tx) {
+func (r *Retention) Arrived(t *engine.Tx) {
 	if r.w.Opts.Serve {
 		r.unlist.Removed(r.mailbox.Removed, r.running(r.w.Opts.Now()))
 	}
 }
 
 // Forget looks for a request of a command, which another process may have written.
-func (r *retention) Forget() { r.readsAsked = true }
+func (r *Retention) Forget() { r.readsAsked = true }
 
 // behind tells whether a run that should be over is still under way, and not because it
 // has much to catch up with.
-func (r *retention) behind() bool {
+func (r *Retention) behind() bool {
 	if r.running(r.w.Opts.Now()) < r.nextRun {
 		return false
 	}
@@ -465,7 +465,7 @@ func (r *retention) behind() bool {
 }
 
 // Kinds adds the writes of the room to the table.
-func (r *retention) Kinds(all *engine.Table) {
+func (r *Retention) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.PruneMessages, relay.Pruned]{Decide: r.pruneMessages})
 	engine.Add(all, engine.Kind[*relay.PruneUnused, relay.PrunedUnused]{Decide: r.pruneUnused})
 }

@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 )
 
 // timed makes the job of a write, and measures how long it takes to be applied.
-func timed[O any, W relay.Write](r *retention, write W, done func(O, error)) engine.Job {
+func timed[O any, W relay.Write](r *Retention, write W, done func(O, error)) engine.Job {
 	j := engine.TaskOf(r.w.Table, write, done)
 	decide := j.Decide
 	j.Decide = func(t *engine.Tx, w W) (O, error) {
@@ -22,7 +22,7 @@ func timed[O any, W relay.Write](r *retention, write W, done func(O, error)) eng
 // timedChore is timed for a chore.
 type timedChore struct {
 	engine.Chore
-	r *retention
+	r *Retention
 }
 
 func (c *timedChore) Apply(t *engine.Tx) error {

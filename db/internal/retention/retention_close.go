@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"time"
@@ -9,16 +9,16 @@ import (
 
 // What the removal of messages does when the store closes.
 
-// end has no further piece begin. Once the one that is on its way has ended, what was removed
+// End has no further piece begin. Once the one that is on its way has ended, what was removed
 // since the last note goes to the log, for the audit log; then settled is closed. It is for a
 // store with a log that closes.
-func (r *retention) end(settled chan struct{}) {
+func (r *Retention) End(settled chan struct{}) {
 	r.ending, r.settled = true, settled
 	r.settle()
 }
 
 // settle goes on with what end has begun, once no piece is on its way.
-func (r *retention) settle() {
+func (r *Retention) settle() {
 	if r.settled == nil || r.proposed {
 		return
 	}
@@ -31,13 +31,13 @@ func (r *retention) settle() {
 }
 
 // mustAudit tells whether something was removed that the audit log does not say.
-func (r *retention) mustAudit() bool {
+func (r *Retention) mustAudit() bool {
 	return r.toAudit.Messages > 0 && r.w.Opts.By != (relay.Actor{})
 }
 
 // Flush deletes the rows of removed messages when the store closes, and notes what was
 // removed: in the audit log, unless end has done that, and for a command that waits.
-func (r *retention) Flush() {
+func (r *Retention) Flush() {
 	can := func() bool { return r.works() && r.w.Failed() == nil && !r.w.Disk.Low.Load() }
 	if can() && r.w.Log == nil && r.mustAudit() {
 		r.w.Commit([]engine.Op{{Job: r.auditPiece(r.w.Opts.Now(), 0)}})
@@ -55,7 +55,7 @@ func (r *retention) Flush() {
 }
 
 // say logs what was removed, not more often than once a minute.
-func (r *retention) say() {
+func (r *Retention) say() {
 	if r.toSay.Messages > 0 && time.Since(r.said) >= sayEvery {
 		r.w.Opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)
 		r.toSay, r.said = relay.Pruned{}, time.Now()

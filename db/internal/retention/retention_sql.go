@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"relay/db/relay"
 )
 
-// start reads what an earlier process has left: rows to delete, and how far it has seen
+// Start reads what an earlier process has left: rows to delete, and how far it has seen
 // the clock go on.
-func (r *retention) start(now time.Time) error {
+func (r *Retention) Start(now time.Time) error {
 	if !r.works() {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (r *retention) start(now time.Time) error {
 }
 
 // oldestOf gives the time of the first message of a pass; zero if there is none.
-func (r *retention) oldestOf(p *pass) (oldest time.Time, err error) {
+func (r *Retention) oldestOf(p *pass) (oldest time.Time, err error) {
 	query, at := "SELECT min(position) FROM message", func(n int64) time.Time { return relay.Position(n).Time() }
 	if p.expired {
 		query, at = "SELECT min(expires_at) FROM message INDEXED BY message_expired WHERE state = 3", relay.UnixMilli
@@ -46,7 +46,7 @@ func (r *retention) oldestOf(p *pass) (oldest time.Time, err error) {
 }
 
 // clockPiece notes in the file how far the clock has gone on, if it can be believed.
-func (r *retention) clockPiece(now time.Time, running time.Duration) engine.Job {
+func (r *Retention) clockPiece(now time.Time, running time.Duration) engine.Job {
 	r.nextNote = running + noteClock
 	if !r.trust.believes(now, running) {
 		return nil
@@ -64,7 +64,7 @@ func (n noteOfClock) Apply(t *engine.Tx) error {
 
 // auditPiece notes in the audit log what was removed by age since the last such note. A
 // command that had messages removed makes its own note.
-func (r *retention) auditPiece(now time.Time, running time.Duration) engine.Job {
+func (r *Retention) auditPiece(now time.Time, running time.Duration) engine.Job {
 	noted := r.toAudit
 	act := &relay.Act{At: now, By: r.w.Opts.By, What: relay.ActMessagesPruned,
 		Detail: fmt.Sprintf("%d messages by their age or expiry, with %d bytes of payload", noted.Messages, noted.Bytes)}
@@ -78,7 +78,7 @@ func (r *retention) auditPiece(now time.Time, running time.Duration) engine.Job 
 }
 
 // pushPiece deletes notes of pushes, some rows of them.
-func (r *retention) pushPiece() engine.Job {
+func (r *Retention) pushPiece() engine.Job {
 	d := &dropPushes{before: r.pushes}
 	return r.choreOf(d, func() {
 		if !d.more {
@@ -105,7 +105,7 @@ func (d *dropPushes) Apply(t *engine.Tx) error {
 
 // readAsked looks for a command that wants messages removed. An earlier server may have
 // removed some for it.
-func (r *retention) readAsked() {
+func (r *Retention) readAsked() {
 	if r.asked != nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (r *retention) readAsked() {
 
 // notePiece tells the command how far its pass has come. If the command has taken back
 // its row, the pass ends.
-func (r *retention) notePiece(now time.Time) engine.Job {
+func (r *Retention) notePiece(now time.Time) engine.Job {
 	a := r.asked
 	r.said = time.Now()
 	n := &noteOfPrune{id: a.id, so: a.so}

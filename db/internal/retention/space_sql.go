@@ -1,4 +1,4 @@
-package db
+package retention
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ const (
 )
 
 // spacePiece gives a piece of the work of giving space back; nil if there is none.
-func (r *retention) spacePiece() engine.Job {
+func (r *Retention) spacePiece() engine.Job {
 	s := &r.space
 	if !s.giving {
 		if time.Since(s.checked) < checkSpace {
@@ -52,7 +52,7 @@ func (r *retention) spacePiece() engine.Job {
 }
 
 // pages counts the unused pages of the file, and all.
-func (r *retention) pages() (free, all int64, err error) {
+func (r *Retention) pages() (free, all int64, err error) {
 	if free, err = r.w.C.Number("PRAGMA freelist_count"); err == nil {
 		all, err = r.w.C.Number("PRAGMA page_count")
 	}
