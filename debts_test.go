@@ -2,9 +2,8 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"db", "files of a package", 70},
 	{"cmd/bench", "lines of a package", 4300},
-	{"db", "lines of a package", 11700},
+	{"db", "lines of a package", 4600},
 	{"core", "lines of the core", 51500},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/bench", "long lines", 50},
@@ -14,7 +13,7 @@ var debts = []size{
 	{"cmd/metrics", "long lines", 20},
 	{"cmd/setup", "long lines", 10},
 	{"contrib/sbom", "long lines", 10},
-	{"db", "long lines", 260},
+	{"db", "long lines", 90},
 	{"db/admin", "long lines", 10},
 	{"db/cluster", "long lines", 30},
 	{"db/file", "long lines", 90},
@@ -22,9 +21,6 @@ var debts = []size{
 	{"db/internal/engine", "long lines", 30},
 	{"db/internal/late", "long lines", 10},
 	{"db/internal/mailbox", "long lines", 20},
-	{"db/internal/names", "long lines", 10},
-	{"db/internal/readers", "long lines", 10},
-	{"db/internal/replays", "long lines", 20},
 	{"db/internal/sqlite", "long lines", 10},
 	{"db/lock", "long lines", 10},
 	{"db/measure", "long lines", 10},
@@ -37,5 +33,8 @@ var debts = []size{
 	{"http/docs", "long lines", 10},
 	{"search", "long lines", 30},
 	{"ws", "long lines", 20},
+	{"db/learning", "long lines", 10},
+	{"db/internal/retention", "long lines", 30},
+	{"db/internal/directory", "long lines", 10},
 	{"db/internal/sqlite", "names of a room", 50},
 }

@@ -27,7 +27,7 @@ func (i *Inspector) Events(after relay.Position, limit int) ([]look.Event, error
 }
 
 func events(x *engine.Rx, after relay.Position, limit int) ([]look.Event, error) {
-	messages, err := messages.After(x, after, limit)
+	some, err := messages.After(x, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func events(x *engine.Rx, after relay.Position, limit int) ([]look.Event, error)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range messages {
+	for _, m := range some {
 		list = append(list, look.Event{Position: m.Position, Message: m, Step: look.Step{At: m.CreatedAt, What: look.StepAccepted}})
 	}
 	slices.SortFunc(list, func(a, b look.Event) int { return cmp.Compare(a.Position, b.Position) })

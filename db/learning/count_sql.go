@@ -83,7 +83,8 @@ type tally struct {
 	pages    []*wordPage                         // those that the count has read, in their order
 	last     *wordPage                           // the one that page gave last
 	changed  bool
-	tags     struct{ mecha, sender, crew, word relay.Tag } // of the Mecha; of it and of the present exchange's sender and crew; for countWord
+	// of the Mecha; of it and of the present exchange's sender and crew; for countWord
+	tags struct{ mecha, sender, crew, word relay.Tag }
 }
 
 // count counts exchanges of the Mecha.
@@ -204,7 +205,9 @@ func (l *tally) page(word string) (*wordPage, error) {
 	if l.last != nil && l.last.covers(word) { // the words of an exchange come in their order
 		return l.last, nil
 	}
-	at, found := slices.BinarySearchFunc(l.pages, word, func(p *wordPage, word string) int { return cmp.Compare(p.first, word) })
+	at, found := slices.BinarySearchFunc(l.pages, word, func(p *wordPage, word string) int {
+		return cmp.Compare(p.first, word)
+	})
 	if !found {
 		at-- // to the last page that begins before the word
 	}
@@ -231,7 +234,8 @@ func (l *tally) readPage(word string) (*wordPage, error) {
 		p.first, p.next, p.stored = r.Text(0), r.Text(2), true
 		p.words, broken = decodeWords(r.Blob(1))
 		p.before = len(p.words)
-	}, `SELECT first, counts, (SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
+	},
+		`SELECT first, counts, (SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
 		FROM learned l WHERE mecha = ? AND first <= ? ORDER BY first DESC LIMIT 1`, int64(l.mecha), word)
 	if !there { // the first page of a Mecha covers all words that are before others
 		broken = errShares()

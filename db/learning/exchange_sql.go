@@ -77,7 +77,8 @@ func ReadExchanges(all []exchange, row relay.Position, text string) ([]exchange,
 		if n[5] >= int64(len(rest)) || rest[n[5]] != '\n' {
 			return nil, errExchanges()
 		}
-		all = append(all, exchange{recipient: relay.MechaNumber(n[1]), position: row + relay.Position(n[0]), sender: relay.MechaNumber(n[2]), completed: n[3] != 0, hour: n[4], words: rest[:n[5]]})
+		all = append(all, exchange{recipient: relay.MechaNumber(n[1]), position: row + relay.Position(n[0]),
+			sender: relay.MechaNumber(n[2]), completed: n[3] != 0, hour: n[4], words: rest[:n[5]]})
 		text = rest[n[5]+1:]
 	}
 	return all, nil
@@ -134,7 +135,8 @@ func (l *Learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, be
 
 // continueRound notes which exchange of a round comes next.
 func (l *Learning) continueRound(t *engine.Tx, upto relay.Position, next exchange) error {
-	return t.C.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)", int64(upto), int64(next.recipient), int64(next.position))
+	return t.C.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)",
+		int64(upto), int64(next.recipient), int64(next.position))
 }
 
 // endRound removes the exchanges of a round.
@@ -163,7 +165,9 @@ func (l *Learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) 
 		var all []exchange
 		row := relay.Position(r.Int(0))
 		all, broken = ReadExchanges(nil, row, r.Text(1))
-		kept := slices.DeleteFunc(slices.Clone(all), func(e exchange) bool { return e.recipient == of || sent && e.sender == of })
+		kept := slices.DeleteFunc(slices.Clone(all), func(e exchange) bool {
+			return e.recipient == of || sent && e.sender == of
+		})
 		if len(kept) < len(all) {
 			left[row] = writeExchanges(row, kept)
 		}

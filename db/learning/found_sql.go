@@ -46,7 +46,8 @@ func (l *Learning) Sought(m *relay.SendMessage) []string {
 				to, err = x.Mechas.Find(x.C, m.To)
 			}
 			if err == nil && sender <= 0 { // the key was not used lately
-				_, err = x.C.Row(func(r *sqlite.Rows) { sender = relay.MechaNumber(r.Int(0)) }, "SELECT mecha FROM mecha_key WHERE id = ?", int64(m.Key))
+				_, err = x.C.Row(func(r *sqlite.Rows) { sender = relay.MechaNumber(r.Int(0)) },
+					"SELECT mecha FROM mecha_key WHERE id = ?", int64(m.Key))
 			}
 			return err
 		})

@@ -87,7 +87,8 @@ func (l *Learning) MechaGone(t *engine.Tx, id relay.MechaNumber) error {
 // is older than every message. at is the time of the write.
 func (l *Learning) Prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
 	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
-	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
+	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? "+
+		"ORDER BY mecha", after, upto, hourOf(oldest.Time()))
 	for r.Next() {
 		old[relay.MechaNumber(r.Int(0))] = r.Int(1) != 0
 	}
@@ -136,12 +137,15 @@ func (l *Learning) Learned(ctx context.Context, after relay.Position, limit int)
 	if l.halfLife == 0 {
 		return nil, nil
 	}
-	return engine.Get(ctx, l.w.As(0).Scan, func(x *engine.Rx) ([]relay.Learned, error) { return learned(x, after, limit, l.halfLife) })
+	return engine.Get(ctx, l.w.As(0).Scan, func(x *engine.Rx) ([]relay.Learned, error) {
+		return learned(x, after, limit, l.halfLife)
+	})
 }
 
 func learned(x *engine.Rx, after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {
 	words := int64(0)
-	r := x.C.Query("SELECT mecha, position, exchanges, hour, words FROM learner WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
+	r := x.C.Query("SELECT mecha, position, exchanges, hour, words FROM learner WHERE position > ? "+
+		"ORDER BY position LIMIT ?", int64(after), int64(limit))
 	for words < learnedAtOnce && r.Next() {
 		all = append(all, relay.Learned{Mecha: relay.MechaNumber(r.Int(0)), Position: relay.Position(r.Int(1)),
 			Exchanges: inExchanges(r.Int(2)), At: timeOfHour(r.Int(3))})
@@ -158,7 +162,8 @@ func learned(x *engine.Rx, after relay.Position, limit int, halfLife time.Durati
 		for _, w := range words {
 			hour := w.shares.last()
 			weight, crews := w.shares.weight(hour, halfLife)
-			all[i].Words = append(all[i].Words, relay.LearnedWord{Word: w.word, Weight: inExchanges(weight), At: timeOfHour(hour), Crews: crews})
+			all[i].Words = append(all[i].Words, relay.LearnedWord{Word: w.word, Weight: inExchanges(weight),
+				At: timeOfHour(hour), Crews: crews})
 		}
 	}
 	return all, nil

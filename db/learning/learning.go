@@ -1,3 +1,9 @@
+// Package learning is the room of what discovery learns (PROTOCOL §5, Learning): the answers to
+// searches, which of them messages name, how these end, and what was counted of that.
+//
+// The store tells it of sends, ends, profiles and removed Mechas (Lessons in packages sending,
+// progress, directory and retention). It counts many exchanges together, beside other work. The
+// search index reads the counts by Learned.
 package learning
 
 import (
@@ -31,7 +37,8 @@ type Learning struct {
 // New makes the room. halfLife is the time in which what was learned fades to one half; 0: nothing is learned.
 func New(w *engine.Store, words *dictionary.Dictionary, halfLife time.Duration) *Learning {
 	// The cleaners begin at once with what has expired before the start.
-	l := &Learning{w: w, dictionary: words, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife, counts: counts{w: w, halfLife: halfLife}}
+	l := &Learning{w: w, dictionary: words, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife,
+		counts: counts{w: w, halfLife: halfLife}}
 	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
 	l.searchWords = searchCleaner{room: l, w: w, what: searchWords, next: 1}
 	l.work = []engine.Background{&l.counts, &l.searches, &l.searchWords}

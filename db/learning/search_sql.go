@@ -52,7 +52,8 @@ func (s *savedSearch) Apply(t *engine.Tx) error {
 	if len(s.Words) > 0 {
 		listed = encodeListed(s.Listed)
 	}
-	err := t.C.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+	err := t.C.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) "+
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(t.LocalPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
 		sqlite.OrNull(relay.JoinWords(s.Words)), listed)
 	if err != nil {
@@ -77,7 +78,8 @@ func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 		}
 		large = r.Int(1) > searchBytesPerMecha
 	}, `SELECT count(*), sum(bytes), min(position) FROM (SELECT position, octet_length(answer) AS bytes
-		FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC LIMIT ?)`, int64(id), int64(searchesPerMecha+1))
+		FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC LIMIT ?)`,
+		int64(id), int64(searchesPerMecha+1))
 	if err == nil && large {
 		err = l.trimTexts(t, id, beyond)
 	}
@@ -85,7 +87,8 @@ func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 		return err
 	}
 	return t.Erasing(func() error {
-		return t.C.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
+		return t.C.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha "+
+			"WHERE mecha = ? AND position <= ?)",
 			int64(id), int64(beyond))
 	})
 }
@@ -94,7 +97,8 @@ func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 func (l *Learning) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Position) error {
 	var emptied []relay.Position
 	bytes, newest := int64(0), true
-	r := t.C.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
+	r := t.C.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha "+
+		"WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
 	for r.Next() {
 		if bytes += r.Int(1); bytes > searchBytesPerMecha && !newest && r.Int(1) > 0 {
 			emptied = append(emptied, relay.Position(r.Int(0)))
@@ -115,7 +119,8 @@ type searchText struct {
 
 var (
 	searchAnswers = searchText{"octet_length(answer)", "UPDATE search SET answer = '' WHERE position = ?", 0}
-	searchWords   = searchText{"coalesce(octet_length(words), 0)", "UPDATE search SET words = NULL, listed = NULL WHERE position = ?", relay.FoundLife - relay.SearchLife}
+	searchWords   = searchText{"coalesce(octet_length(words), 0)",
+		"UPDATE search SET words = NULL, listed = NULL WHERE position = ?", relay.FoundLife - relay.SearchLife}
 )
 
 // emptySearches removes texts of searches, and overwrites them in the file.
@@ -215,7 +220,8 @@ func (e *emptyExpired) Apply(t *engine.Tx) error {
 			break
 		}
 		e.upto = relay.Position(r.Int(0))
-		if expires > end { // saved while the clock was far ahead; skipped, so that it does not hold up others, until the next start
+		// saved while the clock was far ahead; skipped, so that it does not hold up others, until the next start
+		if expires > end {
 			continue
 		}
 		if r.Int(2) > 0 {
@@ -241,15 +247,19 @@ func (l *Learning) Search(ctx context.Context, id relay.SearchID, caller relay.M
 			return err
 		case !found:
 			if l.w.Opts.Fresh != nil {
-				return relay.Errorf(relay.SearchNotFound, "this node of the cluster has no search %s: the node that was asked for it has its answer", relay.Quote(string(id)))
+				return relay.Errorf(relay.SearchNotFound,
+					"this node of the cluster has no search %s: the node that was asked for it has its answer",
+					relay.Quote(string(id)))
 			}
 			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))
 		case relay.MechaNumber(owner) != caller:
 			return relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
 		case x.Now.UnixMilli() >= expires:
-			return relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(relay.UnixMilli(expires)))
+			return relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again",
+				relay.FormatTime(relay.UnixMilli(expires)))
 		case len(answer) == 0:
-			return relay.Errorf(relay.SearchNotFound, "the answer of %s had to make room for newer ones; search again", relay.Quote(string(id)))
+			return relay.Errorf(relay.SearchNotFound, "the answer of %s had to make room for newer ones; search again",
+				relay.Quote(string(id)))
 		}
 		return nil
 	})

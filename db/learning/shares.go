@@ -45,7 +45,9 @@ func (all shares) count(i int, hour int64, halfLife time.Duration) (_ shares, ch
 	all[i].fade(hour, halfLife)
 	all[i].weight = min(all[i].weight+relay.LearnedUnit, fullShare)
 	newest := all[i].sender
-	if least := all.least(newest, sharesPerCrew, hour, halfLife, func(s *share) bool { return s.crew == crew }); least >= 0 {
+	if least := all.least(newest, sharesPerCrew, hour, halfLife, func(s *share) bool {
+		return s.crew == crew
+	}); least >= 0 {
 		all = slices.Delete(all, least, least+1)
 	}
 	changed += all.ofCrew(crew, hour, halfLife)

@@ -19,7 +19,8 @@ func (d *Directory) AcceptFrom(t *engine.Tx, id relay.MechaNumber) (relay.Accept
 
 func (d *Directory) readAcceptFrom(t *engine.Tx, id relay.MechaNumber) (from relay.AcceptFrom, err error) {
 	var text string
-	_, err = t.C.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
+	_, err = t.C.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?",
+		int64(id))
 	if err != nil {
 		return nil, err
 	}

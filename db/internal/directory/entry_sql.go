@@ -23,7 +23,8 @@ func (d *Directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Ti
 	// max, because another process may have given out later revisions, and the index must
 	// not miss this one.
 	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
-		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3 RETURNING revision",
+		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 "+
+			"WHERE id = ?3 RETURNING revision",
 		int64(t.Position(at)), removed, int64(id))
 	return err
 }
@@ -68,7 +69,8 @@ func (d *Directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 	d.accepts.Drop(id)
 	err = t.C.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
-		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(), sqlite.OrNull(string(p.Profile.AcceptFrom)))
+		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(),
+		sqlite.OrNull(string(p.Profile.AcceptFrom)))
 	if err != nil {
 		return engine.None{}, err
 	}
@@ -101,7 +103,8 @@ func (d *Directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None
 	if err != nil {
 		return engine.None{}, err
 	}
-	err = t.C.Exec("UPDATE mecha_key SET revoked_at = ?1, ended = coalesce(ended, ?2) WHERE mecha = ?3 AND revoked_at IS NULL", r.At.UnixMilli(), int64(newest), int64(id))
+	err = t.C.Exec("UPDATE mecha_key SET revoked_at = ?1, ended = coalesce(ended, ?2) "+
+		"WHERE mecha = ?3 AND revoked_at IS NULL", r.At.UnixMilli(), int64(newest), int64(id))
 	if err != nil {
 		return engine.None{}, err
 	}
@@ -124,7 +127,8 @@ const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.remove
 // scanEntry makes the entry of the present row, with its card if card is set.
 func scanEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	e := relay.Entry{
-		Mecha:    relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
+		Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)),
+			CreatedAt: relay.UnixMilli(r.Int(2))},
 		Revision: r.Int(3), Removed: !r.Null(4), UpdatedAt: relay.UnixMilli(r.Int(7)),
 	}
 	if e.UpdatedAt.IsZero() {
@@ -162,12 +166,15 @@ func (d *Directory) EntriesAfter(ctx context.Context, revision int64, limit int)
 // Entries reads the Mechas with these ids for a caller, without their cards. Removed and
 // unknown ones are left out. Later calls share what the entries refer to, so nobody may change
 // it. Safe for concurrent use.
-func (d *Directory) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
+func (d *Directory) Entries(
+	ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber,
+) (all []relay.Entry, err error) {
 	list := mailbox.JSONList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
 	err = d.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		all = make([]relay.Entry, 0, len(ids))
 		var unknown []int // places in all
-		r := x.C.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
+		r := x.C.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value "+
+			"WHERE m.removed_at IS NULL", list)
 		for r.Next() {
 			id := relay.MechaNumber(r.Int(0))
 			e, ok := d.entries.Find(id)

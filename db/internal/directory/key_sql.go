@@ -131,7 +131,9 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 
 // findKeys reads keys from the file, in the lane of the keys.
 func (d *Directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
-	return engine.Get(ctx, d.w.In(d.w.Readers.Key()), func(x *engine.Rx) ([]*relay.Key, error) { return keys(x, where, arg) })
+	return engine.Get(ctx, d.w.In(d.w.Readers.Key()), func(x *engine.Rx) ([]*relay.Key, error) {
+		return keys(x, where, arg)
+	})
 }
 
 func keys(x *engine.Rx, where string, arg any) ([]*relay.Key, error) {
@@ -141,8 +143,10 @@ func keys(x *engine.Rx, where string, arg any) ([]*relay.Key, error) {
 func readKey(r *sqlite.Rows) *relay.Key {
 	return &relay.Key{
 		Number: relay.KeyNumber(r.Int(0)), ID: relay.KeyID(r.Text(1)), Secret: relay.Secret(r.Text(3)), Label: r.Text(4),
-		CreatedAt: relay.UnixMilli(r.Int(5)), ExpiresAt: relay.UnixMilli(r.Int(6)), RevokedAt: relay.UnixMilli(r.Int(7)), LastUsedAt: relay.UnixMilli(r.Int(8)),
-		Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(2)), Address: relay.Address(r.Text(9)), CreatedAt: relay.UnixMilli(r.Int(10))},
+		CreatedAt: relay.UnixMilli(r.Int(5)), ExpiresAt: relay.UnixMilli(r.Int(6)), RevokedAt: relay.UnixMilli(r.Int(7)),
+		LastUsedAt: relay.UnixMilli(r.Int(8)),
+		Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(2)), Address: relay.Address(r.Text(9)),
+			CreatedAt: relay.UnixMilli(r.Int(10))},
 		Ended: !r.Null(11), Broadcast: r.Int(12) != 0,
 	}
 }
@@ -161,7 +165,8 @@ func KeysOf(x *engine.Rx, a relay.Address) ([]*relay.Key, error) {
 func (d *Directory) Caller(t *engine.Tx, number relay.KeyNumber) (*relay.Key, error) {
 	k, known := d.callers.Find(number)
 	if !known {
-		if _, err := t.C.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
+		if _, err := t.C.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?",
+			int64(number)); err != nil {
 			return nil, err
 		}
 		if k == nil {
@@ -228,8 +233,10 @@ func (d *Directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error
 	if withSecret {
 		secret = string(i.Secret)
 	}
-	err = t.C.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at, broadcast) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)), broadcast)
+	err = t.C.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at, broadcast) `+
+		`VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(),
+		sqlite.OrNull(relay.MilliOf(expires)), broadcast)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +299,8 @@ func (d *Directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, err
 	if err != nil {
 		return nil, err
 	}
-	err = t.C.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) WHERE id = ?3",
+	err = t.C.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) "+
+		"WHERE id = ?3",
 		r.At.UnixMilli(), int64(newest), int64(k.Number))
 	if err != nil {
 		return nil, err
@@ -341,7 +349,8 @@ func (l lastUsed) Size() int { return 32 * len(l) }
 
 func (l lastUsed) Apply(t *engine.Tx) error {
 	for number, at := range l {
-		if err := t.C.Exec("INSERT INTO key_use (key, last_used_at) SELECT id, ?2 FROM mecha_key WHERE id = ?1 ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
+		if err := t.C.Exec("INSERT INTO key_use (key, last_used_at) SELECT id, ?2 FROM mecha_key WHERE id = ?1 "+
+			"ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
 			return err
 		}
 	}

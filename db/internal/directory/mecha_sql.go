@@ -3,17 +3,11 @@ package directory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sort"
 	"strings"
-	"sync"
 	"time"
 
-	"relay/db/cache"
-	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
-	"relay/db/internal/names"
-	"relay/db/internal/replays"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -71,7 +65,8 @@ func closeAddresses(x *engine.Rx, a, viewer relay.Address) (out []relay.Address,
 	seen, wanted := map[relay.Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
 		r := x.C.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
-			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", relay.Unlisted.Number(), int64(suggestScan))
+			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f",
+			relay.Unlisted.Number(), int64(suggestScan))
 		for r.Next() {
 			looked++
 			known := relay.Address(r.Text(0))
@@ -153,110 +148,4 @@ func (d *Directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay
 	}
 	d.dictionary.Mechas[a] = id
 	return relay.MechaNumber(id), d.raiseRevision(t, relay.MechaNumber(id), at, nil)
-}
-
-// Lessons hears what becomes of a Mecha, in the transaction that changes it.
-type Lessons interface {
-	// ProfilePut is called for a new profile; off: it forbids to learn about the Mecha.
-	ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error
-	// MechaRemoved is called for a Mecha that is removed from the directory.
-	MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error
-}
-
-// Directory is the room of Mechas, their keys and their profiles. The writer decides by what it
-// has here, which is what the file has, with the changes of the present transaction.
-type Directory struct {
-	engine.Quiet
-	w          *engine.Store
-	dictionary *dictionary.Dictionary
-	lessons    Lessons
-	replays    *replays.Replays
-	callers    *cache.Cache[relay.KeyNumber, *relay.Key] // the keys of recent writes
-	accepts    *cache.Cache[relay.MechaNumber, relay.AcceptFrom]
-	keyUse     keyUse
-
-	// What requests need, for any goroutine:
-
-	keys     keyCache
-	seen     sync.Map                                     // MechaNumber → *atomic.Int64: Unix ms of the last request
-	crewOnly *cache.Cache[relay.MechaNumber, string]      // see maxCrews
-	entries  *cache.Cache[relay.MechaNumber, relay.Entry] // read lately, without cards
-}
-
-func New(w *engine.Store, words *dictionary.Dictionary, used *replays.Replays, l Lessons) *Directory {
-	d := &Directory{w: w, dictionary: words, replays: used, lessons: l, keys: newKeyCache(),
-		callers: cache.New[relay.KeyNumber, *relay.Key](maxCallers), accepts: cache.New[relay.MechaNumber, relay.AcceptFrom](maxAccepts),
-		crewOnly: cache.New[relay.MechaNumber, string](maxCrews), entries: cache.New[relay.MechaNumber, relay.Entry](names.CacheBytes)}
-	d.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
-	w.MechaOf = d.keys.mechaOf
-	w.Listeners.Add(engine.KeysChanged, d.keys.byHash.Forget)
-	w.Listeners.Add(engine.EntriesChanged, d.crewOnly.Forget)
-	return d
-}
-
-// Start begins to note the last use of keys.
-func (d *Directory) Start() { d.keyUse.wrote = d.w.Opts.Now() }
-
-func (d *Directory) Forget() {
-	d.callers.Forget()
-	d.accepts.Forget()
-}
-
-func (d *Directory) Due(now time.Time) bool { return d.keyUse.Due(now) }
-func (d *Directory) Do(now time.Time)       { d.keyUse.Do(now) }
-func (d *Directory) Flush()                 { d.keyUse.flush() }
-
-// useNonce writes nothing itself: the entry of the log keeps the nonce.
-func (d *Directory) useNonce(t *engine.Tx, u *relay.UseNonce) (engine.None, error) {
-	_, err := d.Caller(t, u.Key)
-	return engine.None{}, err
-}
-
-// Kinds adds the writes of the room to the table.
-func (d *Directory) Kinds(all *engine.Table) {
-	engine.Add(all, engine.Kind[*relay.PutProfile, engine.None]{Decide: d.putProfile, Silent: true, Note: noteProfile,
-		By: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
-	engine.Add(all, engine.Kind[*relay.UseNonce, engine.None]{Decide: d.useNonce, Silent: true,
-		By: func(u *relay.UseNonce) (relay.KeyNumber, relay.NonceHash) { return u.Key, u.Nonce }})
-	engine.Add(all, engine.Kind[*relay.IssueKey, *relay.Key]{Decide: d.issueKey, Note: noteIssued, Keys: true})
-	engine.Add(all, engine.Kind[*relay.RevokeKey, *relay.Key]{Decide: d.revokeKey, Silent: true, Note: noteRevoked, Keys: true})
-	engine.Add(all, engine.Kind[*relay.RemoveMecha, engine.None]{Decide: d.removeMecha, Silent: true, Note: noteRemoved, Keys: true})
-}
-
-func noteProfile(p *relay.PutProfile, _ engine.None, n *relay.NotedAct) bool {
-	n.What, n.Mecha = relay.ActProfileSet, p.Address
-	return true
-}
-
-func noteIssued(i *relay.IssueKey, k *relay.Key, n *relay.NotedAct) bool {
-	n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyIssued, k.Mecha.Address, k.ID, describeKey(k)
-	if i.Replaces != "" {
-		n.What, n.Detail = relay.ActKeyRotated, fmt.Sprintf("replaces %s, which ends after %s; %s", i.Replaces, i.Overlap, n.Detail)
-	}
-	return true
-}
-
-func noteRevoked(r *relay.RevokeKey, k *relay.Key, n *relay.NotedAct) bool {
-	n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyRevoked, k.Mecha.Address, k.ID, describeKey(k)
-	return k.RevokedAt.IsZero() || k.RevokedAt.After(r.At) // else it was revoked before
-}
-
-func noteRemoved(r *relay.RemoveMecha, _ engine.None, n *relay.NotedAct) bool {
-	n.What, n.Mecha, n.Detail = relay.ActMechaRemoved, r.Address, "with its keys and its profile"
-	return true
-}
-
-// describeKey says what people know a key by.
-func describeKey(k *relay.Key) string {
-	text := "no label"
-	if k.Label != "" {
-		text = "label " + relay.Quote(k.Label)
-	}
-	if k.Broadcast {
-		text += ", may write to all crews"
-	}
-	if !k.ExpiresAt.IsZero() {
-		text += ", ends " + relay.FormatTime(k.ExpiresAt)
-	}
-	return text
 }

@@ -41,7 +41,9 @@ func (d *Directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) 
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
-	ms, err := engine.Get(ctx, d.w.As(caller).Point, func(x *engine.Rx) (int64, error) { return x.C.Number(lastUse, int64(id)) })
+	ms, err := engine.Get(ctx, d.w.As(caller).Point, func(x *engine.Rx) (int64, error) {
+		return x.C.Number(lastUse, int64(id))
+	})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -53,7 +55,9 @@ const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u
 // Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
 // false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
 // concurrent use.
-func (d *Directory) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
+func (d *Directory) Presence(
+	ctx context.Context, caller relay.Mecha, id relay.MechaNumber,
+) (seen time.Time, visible bool, err error) {
 	crew, known := d.crewOnly.Find(id)
 	if !known {
 		epoch := d.crewOnly.Epoch()
@@ -76,14 +80,17 @@ func (d *Directory) Presence(ctx context.Context, caller relay.Mecha, id relay.M
 	return seen, true, err
 }
 
-// LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
+// LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such
+// Mecha. Safe for concurrent use.
 func (d *Directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
 	if id, known := d.w.Mechas.ID.Find(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
 			return nil
 		}
 	}
-	id, err := engine.Get(ctx, d.w.As(caller.Number).Point, func(x *engine.Rx) (int64, error) { return x.Mechas.Find(x.C, to) })
+	id, err := engine.Get(ctx, d.w.As(caller.Number).Point, func(x *engine.Rx) (int64, error) {
+		return x.Mechas.Find(x.C, to)
+	})
 	if err == nil && id != 0 {
 		_, _, err = d.Presence(ctx, caller, relay.MechaNumber(id))
 	}

@@ -23,8 +23,9 @@ type Attempt struct {
 func AttemptOf(x *engine.Rx, p relay.Position) (a Attempt, err error) {
 	a.Number = 1
 	_, err = x.C.Row(func(r *sqlite.Rows) {
-		a = Attempt{Number: int(r.Int(0)), Until: relay.UnixMilli(r.Int(1)), Key: relay.KeyNumber(r.Int(2)), Worker: r.Text(3),
-			Lease: time.Duration(r.Int(4)) * time.Millisecond, Since: relay.Position(r.Int(5)), Again: relay.Position(r.Int(6))}
+		a = Attempt{Number: int(r.Int(0)), Until: relay.UnixMilli(r.Int(1)), Key: relay.KeyNumber(r.Int(2)),
+			Worker: r.Text(3), Lease: time.Duration(r.Int(4)) * time.Millisecond, Since: relay.Position(r.Int(5)),
+			Again: relay.Position(r.Int(6))}
 	}, "SELECT number, until, key, worker, lease, since, again FROM attempt WHERE message = ?", int64(p))
 	return a, err
 }

@@ -47,7 +47,9 @@ func (m *Messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Pag
 }
 
 // ReadPage reads a page in pieces. in is a method of a viewer.
-func ReadPage(ctx context.Context, in func(context.Context, func(*engine.Rx) error) error, q relay.HistoryQuery) (relay.Page, error) {
+func ReadPage(
+	ctx context.Context, in func(context.Context, func(*engine.Rx) error) error, q relay.HistoryQuery,
+) (relay.Page, error) {
 	h := history{q: q}
 	for !h.done {
 		if err := in(ctx, h.goOn); err != nil {
@@ -124,7 +126,8 @@ func conversationFilter(x *engine.Rx, q relay.HistoryQuery) (int64, error) {
 		}
 	}
 	if !in {
-		return 0, relay.Errorf(relay.NotAParticipant, "you have neither sent nor received a message in %s", relay.Quote(string(q.Conversation)))
+		return 0, relay.Errorf(relay.NotAParticipant, "you have neither sent nor received a message in %s",
+			relay.Quote(string(q.Conversation)))
 	}
 	return number, nil
 }
@@ -211,7 +214,8 @@ func (h *history) findUnindexed(x *engine.Rx, pr *Range) (err error) {
 		pr.Unindexed, err = mailbox.FindJoined(x, pr.Conversation, pr.from, pr.To)
 		return err
 	}
-	pr.Unindexed, err = mailbox.FindUnindexed(x, h.q.Mecha, pr.from, pr.To, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
+	pr.Unindexed, err = mailbox.FindUnindexed(x, h.q.Mecha, pr.from, pr.To,
+		h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
 	return err
 }
 
@@ -239,7 +243,9 @@ func (h *history) setNext(x *engine.Rx) {
 
 // readMessages reads up to limit messages of a query. more tells that it has another.
 func readMessages(x *engine.Rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
-	return engine.Page(x.C.Query(text, args...), limit, func(r *sqlite.Rows) (*relay.Message, error) { return readMessage(x, r) })
+	return engine.Page(x.C.Query(text, args...), limit, func(r *sqlite.Rows) (*relay.Message, error) {
+		return readMessage(x, r)
+	})
 }
 
 // countRange counts the rows of a range up to its limit, and gives the last one.
@@ -346,7 +352,8 @@ const (
 	inRange       = "SELECT position FROM received r WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
 	outRange      = "SELECT position FROM sent r WHERE mecha = ? AND position >= ? AND position < ?"
 	stillListed   = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = r.position)"
-	foundingRange = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
+	foundingRange = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? " +
+		"AND position < ?"
 )
 
 // Query makes the query of the messages of the ranges, in order.
@@ -357,7 +364,8 @@ func (pr Range) Query(q relay.HistoryQuery) (string, []any) {
 
 // AllAt makes the query of the messages at the positions that a query gives, in its order.
 func AllAt(positions string) string {
-	return "SELECT " + messageColumns + " FROM (" + positions + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
+	return "SELECT " + messageColumns + " FROM (" + positions +
+		") p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 }
 
 // positions makes one ordered query of the ranges. SQLite merges them row by row, so the
@@ -370,7 +378,8 @@ func (pr Range) positions(q relay.HistoryQuery) (string, []any) {
 		args = append(append(args, first...), int64(max(pr.from, pr.Unindexed.Oldest)), int64(pr.To))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
-	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired || q.State == relay.OnlyDead
+	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired ||
+		q.State == relay.OnlyDead
 	switch {
 	case pr.Conversation > 0:
 		add(mailbox.JoinedRange, pr.Conversation)

@@ -27,7 +27,8 @@ func ConversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 	if ok {
 		known, err := x.C.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 		// Without its founding message, a conversation has participants, or is dormant.
-		for _, other := range [...]string{"SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", "SELECT 1 FROM dormant WHERE conversation = ?"} {
+		for _, other := range [...]string{"SELECT 1 FROM participant WHERE conversation = ? LIMIT 1",
+			"SELECT 1 FROM dormant WHERE conversation = ?"} {
 			if !known && err == nil {
 				known, err = x.C.Row(nil, other, int64(p))
 			}
@@ -36,7 +37,8 @@ func ConversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 			return int64(p), err
 		}
 	}
-	return 0, relay.Errorf(relay.ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
+	return 0, relay.Errorf(relay.ConversationNotFound,
+		"%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
 }
 
 // Participates tells whether a Mecha has sent or received in a conversation.
@@ -44,7 +46,8 @@ func Participates(x *engine.Rx, conversation int64, id relay.MechaNumber) (bool,
 	if conversation > 0 {
 		in := false
 		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
-		founded, err := x.C.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		founded, err := x.C.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL",
+			conversation)
 		if !founded && err == nil {
 			_, err = x.C.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
 		}

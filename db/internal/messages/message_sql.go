@@ -1,3 +1,9 @@
+// Package messages is the room that reads messages: one by its id, the history of a Mecha, the stream
+// of what is new for it, receipts, replies, and the state of an attempt.
+//
+// All its functions read one state of the file (engine.Rx), and a write may call them in its
+// transaction. A Right says who may see a message. Long reads go in pieces, so that nobody waits
+// for more than a piece of another's: ReadPage, Stream and Returned say where the next one begins.
 package messages
 
 import (
@@ -21,12 +27,14 @@ const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 // readMessage makes the record of the present row.
 func readMessage(x *engine.Rx, r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
-		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), State: relay.State(r.Int(3)),
+		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)),
+		State:         relay.State(r.Int(3)),
 		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
 		DeliveredAt: relay.UnixMilli(r.Int(13)), AcknowledgedAt: relay.UnixMilli(r.Int(14)),
 	}
 	if m.State < relay.Queued || m.State > relay.Expired {
-		return nil, fmt.Errorf("%w: the message at position %d has the state %d, which does not exist", sqlite.ErrDamaged, m.Position, m.State)
+		return nil, fmt.Errorf("%w: the message at position %d has the state %d, which does not exist",
+			sqlite.ErrDamaged, m.Position, m.State)
 	}
 	copy(m.PayloadSHA256[:], r.Blob(12))
 	m.ID, m.CreatedAt = x.IDs.Message(m.Position), m.Position.Time()
@@ -36,7 +44,8 @@ func readMessage(x *engine.Rx, r *sqlite.Rows) (*relay.Message, error) {
 	readSent(x, r, m)
 	if !r.Null(15) {
 		if r.Null(16) {
-			return nil, fmt.Errorf("%w: the message at position %d names the acknowledgement %d, but there is no such receipt", sqlite.ErrDamaged, m.Position, r.Int(15))
+			return nil, fmt.Errorf("%w: the message at position %d names the acknowledgement %d, but there is no such receipt",
+				sqlite.ErrDamaged, m.Position, r.Int(15))
 		}
 		m.Ack = &relay.Ack{ClientTS: r.Text(17), At: relay.Position(r.Int(15)).Time(), Detail: r.Text(18)}
 	}
@@ -191,7 +200,9 @@ func (m *Messages) Message(ctx context.Context, caller relay.MechaNumber, id rel
 	if err := m.w.AwaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
-	return engine.Get(ctx, m.w.As(caller).Point, func(x *engine.Rx) (*relay.Message, error) { return For(x, id, AsParty(caller)) })
+	return engine.Get(ctx, m.w.As(caller).Point, func(x *engine.Rx) (*relay.Message, error) {
+		return For(x, id, AsParty(caller))
+	})
 }
 
 // AsParty is the right of a Mecha to the messages that it has sent or received.
@@ -216,7 +227,9 @@ func (room *Messages) Payload(ctx context.Context, caller relay.MechaNumber, id 
 		}
 		return nil
 	}
-	return engine.Get(ctx, room.w.As(caller).Point, func(x *engine.Rx) ([]byte, error) { return PayloadFor(x, id, asRecipient) })
+	return engine.Get(ctx, room.w.As(caller).Point, func(x *engine.Rx) ([]byte, error) {
+		return PayloadFor(x, id, asRecipient)
+	})
 }
 
 func ErrRecipientOnly(what string) error {
@@ -224,7 +237,9 @@ func ErrRecipientOnly(what string) error {
 }
 
 // NewestOf gives a query of the positions of the newest messages of a Mecha.
-func NewestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
+func NewestOf(
+	x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int,
+) (string, []any, error) {
 	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)
 	if err != nil {
 		return "", nil, err
@@ -236,7 +251,8 @@ func NewestOf(x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay
 
 // After reads the next messages of all Mechas.
 func After(x *engine.Rx, after relay.Position, limit int) ([]*relay.Message, error) {
-	list, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
+	list, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+
+		" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
 	return list, err
 }
 
@@ -246,6 +262,7 @@ func OldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Mess
 	if err != nil {
 		return nil, err
 	}
-	list, _, err := readMessages(x, limit, AllAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
+	list, _, err := readMessages(x, limit,
+		AllAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
 	return list, err
 }

@@ -21,7 +21,8 @@ func (m *Messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.Re
 
 func receipts(x *engine.Rx, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	p := relay.ReceiptPage{Upto: q.After}
-	r := x.C.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at, r.notice
+	r :=
+		x.C.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at, r.notice
 		FROM receipt r CROSS JOIN message m ON m.position = r.message
 		WHERE r.position > ? ORDER BY r.position LIMIT ?`, int64(q.After), int64(q.Limit))
 	scanned := 0
@@ -49,7 +50,8 @@ func readReceipt(x *engine.Rx, r *sqlite.Rows) (relay.Change, error) {
 	}
 	c.ID, c.At, c.Notice = x.IDs.Message(c.Position), c.Receipt.Time(), relay.Notice(r.Int(8))
 	if !c.Notice.Known() {
-		return c, fmt.Errorf("%w: the receipt at position %d has the notice %d, which does not exist", sqlite.ErrDamaged, c.Receipt, c.Notice)
+		return c, fmt.Errorf("%w: the receipt at position %d has the notice %d, which does not exist",
+			sqlite.ErrDamaged, c.Receipt, c.Notice)
 	}
 	if c.Notice == relay.NoticeSpent { // to the sender it is an acknowledgement like others
 		c.Notice = relay.NoNotice

@@ -75,7 +75,8 @@ func (s *replySearch) begin(x *engine.Rx) error {
 		return err
 	}
 	s.found.Upto = max(s.After, s.Question.Position)
-	kept, err := x.C.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) }, "SELECT coalesce(conversation, position) FROM message WHERE position = ?", int64(question))
+	kept, err := x.C.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) },
+		"SELECT coalesce(conversation, position) FROM message WHERE position = ?", int64(question))
 	s.done = !kept // the question was removed, and nothing tells its conversation
 	return err
 }

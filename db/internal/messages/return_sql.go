@@ -23,7 +23,8 @@ func returned(x *engine.Rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	var positions []relay.Position
 	rows := 0
 	r := x.C.Query(`SELECT message, again FROM attempt INDEXED BY attempt_recipient
-		WHERE recipient = ? AND again > ? AND (until IS NULL OR key IS NOT NULL) ORDER BY again LIMIT ?`, int64(q.Mecha), int64(q.After), int64(q.Limit))
+		WHERE recipient = ? AND again > ? AND (until IS NULL OR key IS NOT NULL) ORDER BY again LIMIT ?`,
+		int64(q.Mecha), int64(q.After), int64(q.Limit))
 	for ; r.Next(); rows++ {
 		p.Upto = relay.Position(r.Int(1))
 		if m := relay.Position(r.Int(0)); m <= q.Before {

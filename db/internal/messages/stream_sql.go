@@ -15,7 +15,8 @@ import (
 // stream). The piece may be empty although End is false.
 func (m *Messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
 	t := m.w.Readers.Point(q.Mecha)
-	t.Most = readers.AnyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
+	// the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
+	t.Most = readers.AnyNumber
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.StreamPage, error) { return stream(x, q) })
 }
 
@@ -30,7 +31,8 @@ func stream(x *engine.Rx, q relay.StreamQuery) (relay.StreamPage, error) {
 		return relay.StreamPage{}, err
 	}
 	text, args := pr.Query(h)
-	busy, err := x.C.Row(nil, "SELECT 1 FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT 1", int64(q.Mecha))
+	busy, err := x.C.Row(nil, "SELECT 1 FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT 1",
+		int64(q.Mecha))
 	if err != nil {
 		return relay.StreamPage{}, err
 	}

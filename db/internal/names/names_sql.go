@@ -30,7 +30,8 @@ var CacheBytes = 16 << 20
 const PairOverhead = 64
 
 func NewCache[T ~string](byID string, search func(c *sqlite.Conn, text T) (int64, error)) *Cache[T] {
-	return &Cache[T]{byID: byID, search: search, Text: cache.New[int64, T](CacheBytes), ID: cache.New[T, int64](CacheBytes)}
+	return &Cache[T]{byID: byID, search: search, Text: cache.New[int64, T](CacheBytes), ID: cache.New[T,
+		int64](CacheBytes)}
 }
 
 func newWords(search func(*sqlite.Conn, string) (int64, error)) *Cache[string] {

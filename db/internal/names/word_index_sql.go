@@ -14,7 +14,8 @@ import (
 // of what labelled messages wrote. So a server writes this index late, as it does with the
 // mailboxes (mailbox.go), up to the watermark `words_indexed_upto`.
 
-const rowsPerNewWord = 4 // rows inserted, at most, for every new word; a segment is then indexed when a quarter of the next one has come
+// rows inserted, at most, for every new word; a segment is then indexed when a quarter of the next one has come
+const rowsPerNewWord = 4
 
 // WordSegment is how many words a segment has. A word takes about 100 bytes of memory, and a
 // server has up to three segments: 5 MB. It is a variable, so that tests can have many.

@@ -91,7 +91,8 @@ func (room *Progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 	}
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
 	room.noteReceipt(t, m, p, p.Time(), true)
-	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
+	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS,
+		AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
 // isAgain tells whether an acknowledgement follows a final one, or repeats the latest one. A
@@ -119,7 +120,8 @@ func (p *Progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message)
 func (p *Progress) acknowledgeAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
 	p.NoteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
-		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
+		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s",
+			m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
 	if m.State.Pending() {
 		if err := p.progressed(t, m, a, t.Last); err != nil {
@@ -146,9 +148,11 @@ func (p *Progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 	}
 	if n >= MaxAcks-1 { // the first one is not counted
 		p.NoteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
-		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", MaxAcks)
+		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; "+
+			"now only completed, failed or rejected is taken", MaxAcks)
 	}
-	return t.C.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
+	return t.C.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE "+
+		"SET acks = acks + 1", int64(m.Position))
 }
 
 // MarkDelivered records that a message has arrived, and returns once that is durable
@@ -184,7 +188,9 @@ func (room *Progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay
 // forRecipient reads a message for the key of its recipient. The argument what is the
 // action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
 // KeyExpired.
-func (p *Progress) forRecipient(t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
+func (p *Progress) forRecipient(
+	t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string,
+) (*relay.Message, error) {
 	recipient, err := p.directory.Caller(t, key)
 	if err != nil {
 		return nil, err
@@ -218,15 +224,19 @@ func (p *Progress) addReceipt(t *engine.Tx, m *relay.Message, r receipt) (sought
 	if err != nil {
 		return "", err
 	}
-	return sought, t.C.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
-		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)), sqlite.OrNull(relay.MilliOf(r.until)))
+	return sought,
+		t.C.Exec(
+			`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state),
+			sqlite.OrNull(r.status), sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)),
+			sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)), sqlite.OrNull(relay.MilliOf(r.until)))
 }
 
 const isAck = true // an argument of setState: the receipt is an acknowledgement
 
 const (
-	stateUpdate    = "UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?, receipt = ?, ack = coalesce(?, ack)"
+	stateUpdate = "UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?, receipt = ?, " +
+		"ack = coalesce(?, ack)"
 	andForgetWords = ", sought = NULL"
 	ofMessage      = " WHERE position = ?"
 )
@@ -234,7 +244,9 @@ const (
 // setState sets a message's state and times, with p as its latest receipt, and keeps
 // the count of pending messages. ended has the words of the message's search if no other state
 // and no final word can follow: then the message loses them. "" is none.
-func (room *Progress) setState(t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
+func (room *Progress) setState(
+	t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string,
+) error {
 	if m.State.Pending() && !state.Pending() {
 		room.mailbox.AddPending(t, m.Recipient, -1)
 		if err := room.mailbox.MarkDone(t, m); err != nil {

@@ -69,7 +69,8 @@ func (p *Progress) DecideClaim(t *engine.Tx, c *relay.ClaimMessages) ([]relay.Cl
 		if err := p.addNotice(t, m, r); err != nil {
 			return nil, err
 		}
-		if err := p.keepAttempt(t, m, messages.Attempt{Number: f.number, Until: until, Key: c.Key, Worker: c.Worker, Lease: c.Lease, Since: r.at, Again: f.again}); err != nil {
+		if err := p.keepAttempt(t, m, messages.Attempt{Number: f.number, Until: until, Key: c.Key, Worker: c.Worker,
+			Lease: c.Lease, Since: r.at, Again: f.again}); err != nil {
 			return nil, err
 		}
 		m.Attempt = f.number
@@ -110,7 +111,8 @@ func (p *Progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessag
 	}
 	r := t.C.Query(FreeAgain, int64(id), c.At.UnixMilli(), int64(c.Limit))
 	for r.Next() {
-		list = append(list, freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), bytes: r.Int(2), again: relay.Position(r.Int(3))})
+		list = append(list, freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), bytes: r.Int(2),
+			again: relay.Position(r.Int(3))})
 	}
 	if err := r.Close(); err != nil {
 		return nil, err
@@ -133,7 +135,9 @@ func (p *Progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessag
 
 // fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
 // further ones are at next or after it.
-func (p *Progress) fresh(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
+func (p *Progress) fresh(
+	t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages,
+) (list []freeMessage, next relay.Position, err error) {
 	from, known := p.claimFrom[id]
 	if !known {
 		from, _ = p.Claims.Find(id)
@@ -177,7 +181,8 @@ func (p *Progress) Claimable(ctx context.Context, id relay.MechaNumber) (found b
 		}
 		found, err = x.C.Row(nil, FreeAgain, int64(id), now, int64(1))
 		if err == nil && !found {
-			found, err = x.C.Row(nil, toClaim+"("+pending+") p CROSS JOIN "+areFresh+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, now)...)
+			found, err = x.C.Row(nil, toClaim+"("+pending+") p CROSS JOIN "+areFresh+
+				" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, now)...)
 		}
 		return err
 	})
@@ -204,9 +209,11 @@ func TellAttempt(x *engine.Rx, s *relay.Situation) error {
 func (p *Progress) keepAttempt(t *engine.Tx, m *relay.Message, a messages.Attempt) error {
 	p.attempts = true
 	p.returns.expect(relay.MilliOf(a.Until))
-	return t.C.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		int64(m.Position), int64(m.Recipient), int64(a.Number), sqlite.OrNull(relay.MilliOf(a.Until)), sqlite.OrNull(int64(a.Key)),
-		sqlite.OrNull(a.Worker), sqlite.OrNull(a.Lease.Milliseconds()), int64(a.Since), sqlite.OrNull(int64(a.Again)))
+	return t.C.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, "+
+		"again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		int64(m.Position), int64(m.Recipient), int64(a.Number), sqlite.OrNull(relay.MilliOf(a.Until)),
+		sqlite.OrNull(int64(a.Key)), sqlite.OrNull(a.Worker), sqlite.OrNull(a.Lease.Milliseconds()), int64(a.Since),
+		sqlite.OrNull(int64(a.Again)))
 }
 
 // dropAttempt deletes the row of a message that is no longer pending.
@@ -226,7 +233,8 @@ func (room *Progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknow
 		if err != nil {
 			return err
 		}
-		return room.keepAttempt(t, m, messages.Attempt{Number: a.Number, Until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), Since: p, Again: a.Again})
+		return room.keepAttempt(t, m, messages.Attempt{Number: a.Number,
+			Until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), Since: p, Again: a.Again})
 	case k.Status != relay.Processing || !room.attempts:
 		return nil
 	}
@@ -245,7 +253,8 @@ const earliestReturn = "SELECT min(until) FROM attempt INDEXED BY attempt_until 
 // endAttempts gives back up to dueAtOnce messages whose lease has run out, or whose deferral
 // is over.
 func (p *Progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (NextDue, error) {
-	due, next, err := p.dueMessages(t, e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
+	due, next, err := p.dueMessages(t, e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until "+
+		"WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
 	for _, m := range due {
 		if err == nil {
 			err = p.endAttempt(t, m, e)
@@ -305,7 +314,8 @@ func (room *Progress) spend(t *engine.Tx, m *relay.Message, p relay.Position) er
 		return err
 	}
 	at := relay.FormatTime(p.Time())
-	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at, detail: attemptsSpent, notice: relay.NoticeSpent})
+	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at,
+		detail: attemptsSpent, notice: relay.NoticeSpent})
 	if err != nil {
 		return err
 	}

@@ -34,19 +34,24 @@ type dueTimes struct {
 type NextDue int64
 
 func newExpiry(w *engine.Store) dueTimes {
-	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(NextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(
+		now time.Time, done func(NextDue, error),
+	) engine.Job {
 		return engine.TaskOf(w.Table, &relay.ExpireDue{At: now}, done)
 	}}
 }
 
 func newOverdue(w *engine.Store) dueTimes {
-	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(NextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(
+		now time.Time, done func(NextDue, error),
+	) engine.Job {
 		return engine.TaskOf(w.Table, &relay.NoteOverdue{At: now}, done)
 	}}
 }
 
 func newReturns(w *engine.Store, maxAttempts int) dueTimes {
-	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(NextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, " +
+		"did not come again", act: func(now time.Time, done func(NextDue, error)) engine.Job {
 		return engine.TaskOf(w.Table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
 	}}
 }

@@ -10,7 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-const earliestExpiry = "SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL"
+const earliestExpiry = "SELECT min(expires_at) FROM message INDEXED BY message_expiry " +
+	"WHERE open = 1 AND expires_at IS NOT NULL"
 
 // expireDue expires up to dueAtOnce messages whose ExpiresAt has come.
 func (p *Progress) expireDue(t *engine.Tx, e *relay.ExpireDue) (NextDue, error) {
@@ -63,7 +64,8 @@ func (room *Progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engin
 	case m.State == relay.Expired:
 		return engine.None{}, errExpired(m)
 	case !m.State.Pending():
-		return engine.None{}, relay.Errorf(relay.AlreadyAcknowledged, "the message is acknowledged: it cannot expire any more")
+		return engine.None{}, relay.Errorf(relay.AlreadyAcknowledged,
+			"the message is acknowledged: it cannot expire any more")
 	}
 	m.ExpiresAt = relay.UnixMilli(relay.MilliOf(e.At))
 	if err := t.C.Exec("UPDATE message SET expires_at = ? WHERE position = ?", relay.MilliOf(e.At), int64(p)); err != nil {
@@ -74,7 +76,9 @@ func (room *Progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engin
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and
 // the time when the next one is due. The query gives positions and times, in that order.
-func (room *Progress) dueMessages(t *engine.Tx, at time.Time, query string) (due []*relay.Message, next NextDue, err error) {
+func (room *Progress) dueMessages(
+	t *engine.Tx, at time.Time, query string,
+) (due []*relay.Message, next NextDue, err error) {
 	r := t.C.Query(query, int64(dueAtOnce+1))
 	var positions []relay.Position
 	for r.Next() {

@@ -31,7 +31,8 @@ func (p *Progress) addNotice(t *engine.Tx, m *relay.Message, r receipt) error {
 	return t.C.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(r.at), int64(m.Position))
 }
 
-const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL`
+const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by ` +
+	`WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL`
 
 // noteOverdue tells the senders of up to dueAtOnce pending messages that their AckBy has
 // come.

@@ -1,3 +1,9 @@
+// Package progress is the room of what becomes of a message: acknowledgements, claims and their
+// leases, deferrals, expiry, notices to its sender, and the notes of pushes.
+//
+// Times that come are kept in the file, in an index; dueTimes knows the earliest one and makes the
+// write that acts on it. Each end of a message goes through setState, which writes its receipt
+// and takes it off the mailbox. Who learns of ends implements Lessons.
 package progress
 
 import (
@@ -46,7 +52,9 @@ type Progress struct {
 
 // New makes the room. maxAttempts is how many attempts workers make at a message whose recipient
 // has set no number; 0: any number.
-func New(w *engine.Store, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, l Lessons, maxAttempts int) *Progress {
+func New(
+	w *engine.Store, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, l Lessons, maxAttempts int,
+) *Progress {
 	return &Progress{w: w, dictionary: words, directory: d, mailbox: m, lessons: l,
 		expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w, maxAttempts), pushes: pushNotes{w: w},
 		Claims: cache.New[relay.MechaNumber, relay.Position](maxClaims), claimFrom: map[relay.MechaNumber]relay.Position{}}
@@ -112,7 +120,8 @@ func (p *Progress) Kinds(all *engine.Table) {
 		By: func(m *relay.MarkDelivered) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
 	engine.Add(all, engine.Kind[*relay.ClaimMessages, []relay.ClaimedMessage]{Decide: p.DecideClaim,
 		By: func(c *relay.ClaimMessages) (relay.KeyNumber, relay.NonceHash) { return c.Key, c.Nonce }})
-	engine.Add(all, engine.Kind[*relay.ExpireMessage, engine.None]{Decide: p.expireMessage, Silent: true, Note: noteExpired})
+	engine.Add(all, engine.Kind[*relay.ExpireMessage,
+		engine.None]{Decide: p.expireMessage, Silent: true, Note: noteExpired})
 	engine.Add(all, engine.Kind[*relay.ExpireDue, NextDue]{Decide: p.expireDue, Silent: true})
 	engine.Add(all, engine.Kind[*relay.NoteOverdue, NextDue]{Decide: p.noteOverdue, Silent: true})
 	engine.Add(all, engine.Kind[*relay.EndAttempts, NextDue]{Decide: p.endAttempts, Silent: true})

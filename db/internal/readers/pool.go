@@ -32,9 +32,11 @@ type Waits struct{ Keys, Points, Scans *measure.Histogram }
 // New makes a pool whose reads wait no longer once closed is closed.
 func New(waits Waits, closed <-chan struct{}) *Pool {
 	return &Pool{
-		keys:   NewLane(turn.Options{Places: keyConns, Closed: closed, Waits: waits.Keys}),
-		Points: NewLane(turn.Options{Places: PointConns, Share: pointShare, Refused: errTooManyReads, Closed: closed, Waits: waits.Points}),
-		Scans:  NewLane(turn.Options{Places: ScanConns, Share: scanShare, Refused: errTooManyReads, Closed: closed, Waits: waits.Scans}),
+		keys: NewLane(turn.Options{Places: keyConns, Closed: closed, Waits: waits.Keys}),
+		Points: NewLane(turn.Options{Places: PointConns, Share: pointShare, Refused: errTooManyReads, Closed: closed,
+			Waits: waits.Points}),
+		Scans: NewLane(turn.Options{Places: ScanConns, Share: scanShare, Refused: errTooManyReads, Closed: closed,
+			Waits: waits.Scans}),
 	}
 }
 

@@ -160,10 +160,11 @@ func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 // A nonceSet has the nonces that a start has read. Nothing is added later, so the set
 // needs no lock. For millions of nonces it takes less time and memory than a map.
 type nonceSet struct {
-	hashes []relay.NonceHash // a hash table with open addressing; its length is a power of two, at least half of it is free
-	until  []uint16          // for each slot, seconds after began; 0: the slot is free
-	began  int64             // Unix seconds
-	last   uint16            // the greatest of until
+	// a hash table with open addressing; its length is a power of two, at least half of it is free
+	hashes []relay.NonceHash
+	until  []uint16 // for each slot, seconds after began; 0: the slot is free
+	began  int64    // Unix seconds
+	last   uint16   // the greatest of until
 }
 
 // slot gives the slot of a hash, or the free slot where it belongs. The hashes are

@@ -106,16 +106,20 @@ func (p *Replays) restart(after relay.Position) {
 // write writes the page and deletes pages that are too old to be of use.
 func (p *Replays) write(t *engine.Tx, now time.Time) error {
 	last := p.w.Last
-	if len(p.nonces) < 8*FewNonces || last <= p.after { // too few, or of writes that changed nothing and so have no position
+	// too few, or of writes that changed nothing and so have no position
+	if len(p.nonces) < 8*FewNonces || last <= p.after {
 		return nil
 	}
-	if err := t.C.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-NonceKept)))); err != nil {
+	if err := t.C.Exec("DELETE FROM nonce_page WHERE position < ?",
+		int64(relay.PositionAt(now.Add(-NonceKept)))); err != nil {
 		return err
 	}
-	return t.C.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
+	return t.C.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)",
+		int64(last), int64(p.after), p.nonces)
 }
 
-const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
+// the most nonces that are read from pages, and again from rows, to bound the time of a start
+const maxRestored = 4_000_000
 
 // Restore reads the nonces that could still be replayed from the ring. If the ring may lack
 // some, restore also reads the nonces of the committed writes.
@@ -157,10 +161,12 @@ func (p *Replays) openRing(nonces *Nonces, found *foundNonces) error {
 		Found: found.addSegment,
 	})
 	if err != nil {
-		p.w.Opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
+		p.w.Opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were "+
+			"signed before it", "error", err)
 	}
 	if !nonces.past.Whole {
-		p.w.Opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
+		p.w.Opts.Logger.Warn("requests that were signed before this start are refused, since the file of used " +
+			"nonces may lack some")
 	}
 	return nil
 }
@@ -170,7 +176,8 @@ func (p *Replays) openRing(nonces *Nonces, found *foundNonces) error {
 // both are the mark that the file has.
 func (p *Replays) markStart() (last, this ring.Mark, unused bool, err error) {
 	var text []byte
-	known, err := p.w.C.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
+	known, err := p.w.C.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) },
+		"SELECT value FROM setting WHERE name = 'start'")
 	if err != nil {
 		return last, this, false, err
 	}
@@ -246,7 +253,8 @@ type nonceRange struct{ after, upto relay.Position }
 // do not cover.
 func (p *Replays) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
 	upto, most := p.w.Last, found.count+maxRestored
-	r := p.w.C.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
+	r := p.w.C.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC",
+		int64(from))
 	for found.count < most && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
@@ -269,7 +277,8 @@ func (p *Replays) readNoncePages(found *writeNonces, from relay.Position) (gaps 
 func (p *Replays) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
-		r := p.w.C.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
+		r := p.w.C.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 "+
+			"ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.Next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))
@@ -314,7 +323,8 @@ func (p *Replays) KeepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error
 
 // DropNonces deletes kept nonces that are too old to be of use, some of them.
 func (p *Replays) DropNonces(t *engine.Tx, at time.Time) error {
-	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
+	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? "+
+		"ORDER BY position LIMIT ?)",
 		int64(relay.PositionAt(at.Add(-NonceKept))), int64(noncesAtOnce))
 }
 

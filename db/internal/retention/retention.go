@@ -1,7 +1,10 @@
+// Package retention is the room of what is removed: messages by their age, by a command, or when they
+// have expired, and later what they leave behind: words, keys, Mechas, conversations.
+//
+// It is on the writer's goroutine, and only a server has one that works.
 package retention
 
 import (
-	"slices"
 	"time"
 
 	"relay/db/internal/dictionary"
@@ -42,15 +45,6 @@ const (
 	sayEvery       = time.Minute
 	auditEvery     = time.Hour
 )
-
-// Lessons forgets what nobody can use any more.
-type Lessons interface {
-	// Prune forgets what was learned of Mechas in a range of numbers, if their last exchange is
-	// older than every message. at is the time of the write.
-	Prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error
-	// MechaGone drops the rest of a Mecha, to which no row refers.
-	MechaGone(t *engine.Tx, id relay.MechaNumber) error
-}
 
 // Retention removes messages, on the writer's goroutine. Only a server has one that works.
 type Retention struct {
@@ -151,20 +145,6 @@ func (r *Retention) walk(age time.Duration, expired bool) {
 func (r *Retention) works() bool { return r.w.Opts.Serve }
 
 func (r *Retention) Due(time.Time) bool { return r.works() }
-
-func (r *Retention) Do(time.Time) {
-	if r.w.Idle {
-		r.alone()
-	} else {
-		r.join()
-	}
-}
-
-// Rests reports whether nothing is to be removed until the next run. For the writer's goroutine.
-func (r *Retention) Rests() bool {
-	return r.running(r.w.Opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil &&
-		!slices.ContainsFunc(r.passes, func(p *pass) bool { return !p.target.IsZero() })
-}
 
 // join adds a piece to the jobs of the next transaction, if one is due.
 func (r *Retention) join() {
@@ -462,10 +442,4 @@ func (r *Retention) behind() bool {
 		}
 	}
 	return false
-}
-
-// Kinds adds the writes of the room to the table.
-func (r *Retention) Kinds(all *engine.Table) {
-	engine.Add(all, engine.Kind[*relay.PruneMessages, relay.Pruned]{Decide: r.pruneMessages})
-	engine.Add(all, engine.Kind[*relay.PruneUnused, relay.PrunedUnused]{Decide: r.pruneUnused})
 }

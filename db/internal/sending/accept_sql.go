@@ -8,7 +8,9 @@ import (
 // accepting leaves out of the recipients of a message those that do not accept it (PROTOCOL
 // §3, Who may write to me). A Mecha accepts its own messages, and answers to them. Error:
 // NotAccepted, if nobody is left.
-func (s *Sending) accepting(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
+func (s *Sending) accepting(
+	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee,
+) ([]addressee, error) {
 	left := to[:0]
 	for _, r := range to {
 		if r.number != sender.Mecha.Number && r.number != a.sender {
@@ -26,7 +28,8 @@ func (s *Sending) accepting(t *engine.Tx, m *relay.SendMessage, sender *relay.Ke
 	case len(left) > 0:
 		return left, nil
 	case m.To.IsCrew():
-		return nil, relay.Errorf(relay.NotAccepted, "no Mecha of the crew %s accepts messages from %s", m.To.Crew(), sender.Mecha.Address)
+		return nil, relay.Errorf(relay.NotAccepted, "no Mecha of the crew %s accepts messages from %s",
+			m.To.Crew(), sender.Mecha.Address)
 	}
 	return nil, relay.Errorf(relay.NotAccepted, "%s does not accept messages from %s", m.To, sender.Mecha.Address)
 }

@@ -85,7 +85,8 @@ func (s *Sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
 
 func (s *Sending) addParticipants(t *engine.Tx, conversation int64, parties ...relay.MechaNumber) error {
 	for _, id := range parties {
-		if err := t.C.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
+		if err := t.C.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)",
+			conversation, int64(id)); err != nil {
 			return err
 		}
 	}
@@ -120,7 +121,8 @@ func (s *Sending) wakeConversation(t *engine.Tx, conversation int64) error {
 // time, in Unix ms: at most so many rows. more says that there are others.
 func (s *Sending) EndConversations(t *engine.Tx, before int64, most int) (more bool, err error) {
 	limit := most
-	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))
+	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? "+
+		"ORDER BY since, conversation LIMIT ?", before, int64(most))
 	ended, err := engine.All(r, func(r *sqlite.Rows) int64 { return r.Int(0) })
 	if err != nil {
 		return false, err

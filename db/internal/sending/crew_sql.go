@@ -38,7 +38,8 @@ func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 	case m.MaxBroadcast == 0:
 		return nil, relay.Errorf(relay.BroadcastNotAllowed, "this relay takes no messages to a whole crew")
 	case !sender.Broadcast && sender.Mecha.Address.Crew() != m.To.Crew():
-		return nil, relay.Errorf(relay.BroadcastNotAllowed, "only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())
+		return nil, relay.Errorf(relay.BroadcastNotAllowed,
+			"only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())
 	}
 	err := room.crew(t, m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1)
 	switch to := s.to; {
@@ -47,9 +48,12 @@ func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 	case len(to) == 0:
 		return nil, relay.Errorf(relay.RecipientNotFound, "the crew %s has no Mecha besides you", m.To.Crew())
 	case len(to) > m.MaxBroadcast:
-		return nil, relay.Errorf(relay.TooManyRecipients, "the crew %s has more than %d Mechas besides you, which is the most that one message may go to", m.To.Crew(), m.MaxBroadcast)
+		return nil, relay.Errorf(relay.TooManyRecipients,
+			"the crew %s has more than %d Mechas besides you, which is the most that one message may go to",
+			m.To.Crew(), m.MaxBroadcast)
 	case int64(len(to))*int64(len(m.Payload)) > int64(m.MaxBroadcastBytes):
-		return nil, relay.Errorf(relay.PayloadTooLarge, "the payload goes to %d Mechas; together that is more than the limit of %d bytes", len(to), m.MaxBroadcastBytes)
+		return nil, relay.Errorf(relay.PayloadTooLarge,
+			"the payload goes to %d Mechas; together that is more than the limit of %d bytes", len(to), m.MaxBroadcastBytes)
 	}
 	return s.to, nil
 }
@@ -57,7 +61,8 @@ func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 // The Mechas of a crew except one are read from the index mecha_crew, which has them in
 // order. So a crew that is larger than the limit costs no more.
 const (
-	ofCrew    = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
+	ofCrew = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? " +
+		"AND removed_at IS NULL AND id <> "
 	ReadCrew  = "SELECT id, address " + ofCrew + "? ORDER BY id LIMIT ?"
 	CountCrew = "SELECT count(*) FROM (SELECT 1 " + ofCrew + "(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)"
 )
@@ -97,6 +102,7 @@ func (room *Sending) countCrew(err error, m *relay.SendMessage) error {
 	if n > mostCounted {
 		n, more = mostCounted, "more than "
 	}
-	e.Detail = relay.Errorf(e.Code, "the crew %s has %s%d Mechas besides you; one message may go to at most %d", m.To.Crew(), more, n, m.MaxBroadcast).Detail
+	e.Detail = relay.Errorf(e.Code, "the crew %s has %s%d Mechas besides you; one message may go to at most %d",
+		m.To.Crew(), more, n, m.MaxBroadcast).Detail
 	return e
 }

@@ -28,7 +28,9 @@ type conversationLimit struct {
 // conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
 // and refuses the message if the conversation has no room for n. Errors: ConversationFull;
 // InvalidRequest, if the message asks for a limit and does not found the conversation.
-func (s *Sending) conversationLimit(t *engine.Tx, m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
+func (s *Sending) conversationLimit(
+	t *engine.Tx, m *relay.SendMessage, conversation int64, n int,
+) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
 	if m.MaxMessages == 0 && server == 0 && !s.limited {
 		return l, nil
@@ -43,17 +45,20 @@ func (s *Sending) conversationLimit(t *engine.Tx, m *relay.SendMessage, conversa
 			l, err = s.countConversation(t, conversation, server)
 		}
 	} else {
-		l = conversationLimit{conversation: conversation, most: int64(m.MaxMessages), counts: m.MaxMessages != 0 || server != 0}
+		l = conversationLimit{conversation: conversation, most: int64(m.MaxMessages),
+			counts: m.MaxMessages != 0 || server != 0}
 	}
 	most := l.mostOf(m)
 	switch {
 	case err != nil:
 	case m.MaxMessages != 0 && int64(m.MaxMessages) != l.most:
-		err = relay.FieldErrorf(relay.InvalidRequest, "max_messages", "is only for the message that starts a conversation, and this one has begun")
+		err = relay.FieldErrorf(relay.InvalidRequest, "max_messages",
+			"is only for the message that starts a conversation, and this one has begun")
 	case l.isFull(m):
 		err = relay.Errorf(relay.ConversationFull, "the conversation holds %d messages, which is all that it may", l.held)
 	case most != 0 && l.held+int64(n) > most:
-		err = relay.Errorf(relay.ConversationFull, "the conversation holds %d messages and may hold %d, but the message goes to %d Mechas", l.held, most, n)
+		err = relay.Errorf(relay.ConversationFull,
+			"the conversation holds %d messages and may hold %d, but the message goes to %d Mechas", l.held, most, n)
 	}
 	return l, err
 }
@@ -81,7 +86,8 @@ func (s *Sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
 	if conversation > 0 {
 		return true, nil
 	}
-	begun, err := t.C.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", conversation) // a label's conversation has them from its first message on
+	// a label's conversation has them from its first message on
+	begun, err := t.C.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", conversation)
 	if err == nil && !begun {
 		begun, err = t.C.Row(nil, "SELECT 1 FROM dormant WHERE conversation = ?", conversation)
 	}
@@ -124,7 +130,8 @@ func (s *Sending) count(t *engine.Tx, l conversationLimit, conversation int64, p
 		l.founder = int64(p)
 	}
 	s.limited = true
-	return t.C.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
+	return t.C.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) "+
+		"VALUES (?, ?, ?, ?, ?)",
 		conversation, l.founder, sqlite.OrNull(l.most), l.held+int64(n), l.told)
 }
 

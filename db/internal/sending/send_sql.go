@@ -50,7 +50,8 @@ func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 		}
 		s.tellFounder(m, sent.Full)
 		switch relay.ErrorCode(err) {
-		case relay.RecipientNotFound, relay.TooManyRecipients: // what these say is read, and the writer must not wait for that
+		case relay.RecipientNotFound, relay.TooManyRecipients:
+			// what these say is read, and the writer must not wait for that
 			go func() { done(relay.Sent{}, s.countCrew(s.directory.Suggest(err, m.To, m.Key), m)) }()
 		default:
 			done(relay.Sent{}, err)
@@ -111,7 +112,10 @@ func (s *Sending) send(t *engine.Tx, m *relay.SendMessage) (relay.Sent, error) {
 
 // write writes a message for each of the recipients. The first one founds the conversation
 // if it is new, and the others join it.
-func (s *Sending) write(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
+func (s *Sending) write(
+	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered,
+	limit conversationLimit,
+) (sent relay.Sent, err error) {
 	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
 	if m.To.IsCrew() {
 		o.broadcast = len(to)
@@ -162,7 +166,8 @@ func (s *Sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) 
 			return 0, err
 		}
 		if m.MaxPending > 0 && pending >= m.MaxPending {
-			e := relay.Errorf(relay.MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", r.address, pending, m.MaxPending)
+			e := relay.Errorf(relay.MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d",
+				r.address, pending, m.MaxPending)
 			e.RetryAfter = 30 * time.Second
 			return 0, e
 		}
@@ -199,7 +204,10 @@ func (s *Sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 
 // insert writes the rows of a message in a conversation that enter has made ready. It
 // returns its position.
-func (s *Sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
+func (s *Sending) insert(
+	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64,
+	answered answered, o once,
+) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := s.dictionary.Intern(t, text)
@@ -217,8 +225,8 @@ func (s *Sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 		int64(p), int64(recipient), int64(sender.Mecha.Number), words[0], words[1], words[2], sqlite.OrNull(conversation),
 		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), m.Signed, int64(o.nonce),
 		sqlite.OrNull(o.Key), sqlite.OrNull(o.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
-		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State),
-		sqlite.OrNull(int64(o.broadcast)), sqlite.OrNull(relay.JoinWords(m.Sought)))
+		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent),
+		sqlite.OrNull(m.Trace.State), sqlite.OrNull(int64(o.broadcast)), sqlite.OrNull(relay.JoinWords(m.Sought)))
 	if err != nil {
 		return 0, err
 	}
@@ -228,11 +236,14 @@ func (s *Sending) insert(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, 
 	if err := s.join(t, conversation, recipient); err != nil {
 		return 0, err
 	}
-	return p, s.mailbox.Index(t, names.Message{At: p, Recipient: recipient, Sender: sender.Mecha.Number, Conversation: conversation, Question: answered.position})
+	return p, s.mailbox.Index(t, names.Message{At: p, Recipient: recipient, Sender: sender.Mecha.Number,
+		Conversation: conversation, Question: answered.position})
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (s *Sending) record(t *engine.Tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
+func (s *Sending) record(
+	t *engine.Tx, m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64,
+) (relay.Sent, error) {
 	id, err := messages.ConversationID(&t.Rx, conversation, p)
 	if err != nil {
 		return relay.Sent{}, err
@@ -259,7 +270,8 @@ func (s *Sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay
 	}
 	number, err := s.namedConversation(t, m, sender)
 	if err == nil && a.position != 0 && number != a.conversation {
-		return 0, relay.FieldErrorf(relay.InvalidRequest, "conversation_id", "must be that of the message in in_reply_to, or be left out")
+		return 0, relay.FieldErrorf(relay.InvalidRequest, "conversation_id",
+			"must be that of the message in in_reply_to, or be left out")
 	}
 	return number, err
 }
@@ -290,7 +302,8 @@ func (s *Sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 	case !ok:
 		return answered{}, messages.ErrNoMessage(m.InReplyTo)
 	case !party:
-		return answered{}, relay.Errorf(relay.NotAParty, "you are neither the sender nor the recipient of the message in in_reply_to")
+		return answered{}, relay.Errorf(relay.NotAParty,
+			"you are neither the sender nor the recipient of the message in in_reply_to")
 	}
 	return a, nil
 }
@@ -309,7 +322,8 @@ func (s *Sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *
 	}
 	in, err := messages.Participates(&t.Rx, number, sender.Mecha.Number)
 	if err == nil && !in {
-		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
+		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s",
+			sender.Mecha.Address, m.Conversation)
 	}
 	return number, err
 }
@@ -327,7 +341,9 @@ func (s *Sending) IdempotencyKey(sender relay.MechaNumber, key string, body []by
 // idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now;
 // known is false if there is none. Error: IdempotencyKeyReused, if the key came with
 // another body.
-func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+func idempotent(
+	x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time,
+) (sent relay.Sent, known bool, err error) {
 	if key == (relay.IdempotencyKey{}) {
 		return relay.Sent{}, false, nil
 	}
@@ -345,7 +361,8 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 		return relay.Sent{}, false, err
 	}
 	if body != key.Body {
-		return relay.Sent{}, false, relay.Errorf(relay.IdempotencyKeyReused, "this Idempotency-Key came with another body before")
+		return relay.Sent{}, false, relay.Errorf(relay.IdempotencyKeyReused,
+			"this Idempotency-Key came with another body before")
 	}
 	m, err := messages.At(x, p)
 	if err != nil || m == nil {
@@ -367,7 +384,9 @@ func idempotent(x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey
 // false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
-func (s *Sending) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+func (s *Sending) Idempotent(
+	ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time,
+) (sent relay.Sent, known bool, err error) {
 	err = s.w.As(sender).Point(ctx, func(x *engine.Rx) error {
 		sent, known, err = idempotent(x, sender, key, now)
 		return err

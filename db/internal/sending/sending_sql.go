@@ -1,3 +1,8 @@
+// Package sending is the room of what decides a send: who may write to whom, who takes part in a
+// conversation and how long it may get, to whom a message to a crew goes, and the rows of a message.
+//
+// Send completes a client's message and queues it; the write then decides in the order in which
+// send calls its parts. A refused write changes nothing.
 package sending
 
 import (
@@ -42,7 +47,10 @@ type Sending struct {
 }
 
 // New makes the room.
-func New(w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, p *progress.Progress, l Lessons) *Sending {
+func New(
+	w *engine.Store, limits Limits, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox,
+	p *progress.Progress, l Lessons,
+) *Sending {
 	return &Sending{w: w, limits: limits, dictionary: words, directory: d, mailbox: m, progress: p, lessons: l,
 		members: members{cache.New[int64, [2]relay.MechaNumber](names.CacheBytes)}}
 }
