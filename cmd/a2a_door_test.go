@@ -26,10 +26,17 @@ type door struct {
 }
 
 // startDoor runs relay a2a for a relay, as an agent. The door listens on a free port, or
-// where args say.
+// where args say; in this process if the relay is there.
 func startDoor(t testing.TB, s *server, as agent, args ...string) *door {
 	t.Helper()
-	d := &door{launch(t, exec.Command(binary, append([]string{"a2a", "--as", as.Address, "--json", "--listen", "127.0.0.1:0"}, args...)...), []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + as.Key}), "1.0", ""}
+	args = append([]string{"a2a", "--as", as.Address, "--json", "--listen", "127.0.0.1:0"}, args...)
+	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + as.Key}
+	d := &door{version: "1.0"}
+	if s.cmd == nil {
+		d.server = launchHere(t, args, env)
+	} else {
+		d.server = launch(t, exec.Command(binary, args...), env)
+	}
 	d.url = "http://" + d.await(d.stdout, `"address":"([^"]+)"`)[1]
 	return d
 }

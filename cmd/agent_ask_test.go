@@ -17,7 +17,7 @@ func TestAskAndReply(t *testing.T) {
 	p := newPair(t)
 
 	// A person answers. What was said before, and what answers another question, is no answer.
-	ask := launch(t, exec.Command(binary, "ask", "bob^talk", `{"q":1}`, "--timeout", "1m", "--correlation-id", "c 1", "--max-messages", "3"), p.asAlice)
+	ask := launchHere(t, []string{"ask", "bob^talk", `{"q":1}`, "--timeout", "1m", "--correlation-id", "c 1", "--max-messages", "3"}, p.asAlice)
 	id := ask.await(ask.stderr, `sent (msg_\w+)\n`)[1]
 	question := p.record(p.alice, id)
 	p.send(p.bob, "alice^talk", `{"unrelated":true}`)
@@ -135,8 +135,8 @@ func TestTwoThatAnswerEverythingAreStoppedByMaxMessages(t *testing.T) {
 	if !strings.Contains(trace, "conversation full") || !strings.Contains(trace, "its founder was told") {
 		t.Error(trace)
 	}
-	bob.stop()
-	alice.stop()
+	bob.interrupt()
+	alice.interrupt()
 }
 
 func TestTwoThatAnswerEverythingAreStoppedByTheBreaker(t *testing.T) {
@@ -157,8 +157,8 @@ func TestTwoThatAnswerEverythingAreStoppedByTheBreaker(t *testing.T) {
 	if m := p.record(p.bob, r.out); m.status() != "completed" {
 		t.Errorf("%+v", m)
 	}
-	alice.stop()
-	bob.stop()
+	alice.interrupt()
+	bob.interrupt()
 }
 
 // What came to nothing, and what is late, is found and said in words.
@@ -209,7 +209,7 @@ func TestDeadAndOverdueMessages(t *testing.T) {
 func TestTailShowsNotices(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	tail := launch(t, exec.Command(binary, "message", "tail", "--db", p.db), nil)
+	tail := launchHere(t, []string{"message", "tail", "--db", p.db}, nil)
 	eventually(t, patience, "tail prints", func() bool {
 		p.send(p.alice, "bob^talk", `{}`)
 		return strings.Contains(tail.stdout.String(), "accepted")
@@ -241,8 +241,8 @@ func TestAskBesideAWorkerOfTheSameMecha(t *testing.T) {
 	if _, err := os.Stat(ran); err != nil {
 		t.Error(err)
 	}
-	other.stop()
-	worker.stop()
+	other.interrupt()
+	worker.interrupt()
 }
 
 // A relay that takes the request and does not answer: it is not known whether the message was sent.

@@ -55,7 +55,7 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 		return parse[struct{ Pending int }](t, c.relay.ask(c.bob, "GET", "/api/v1/mecha/"+c.bob.Address+"/inbox", "").want(t, 200)).Pending == 0
 	})
 	for _, w := range c.workers {
-		w.run.stop()
+		w.run.interrupt()
 		c.said += w.run.stderr.String()
 	}
 	c.compare()

@@ -107,7 +107,7 @@ func TestCommandsSignTheRequest(t *testing.T) {
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key}
 	run(t, []string{"curl", "GET", "/api/v1/mecha/alice^curl/messages?limit=3&x=a|b"}, env, "").wantCode(t, 0)
 	run(t, []string{"send", "alice^curl", `{"text":"hello"}`}, env, "").wantCode(t, 0)
-	l := launch(t, exec.Command(binary, "listen", "--state", filepath.Join(t.TempDir(), "state")), env)
+	l := launchHere(t, []string{"listen", "--state", filepath.Join(t.TempDir(), "state")}, env)
 	l.await(l.stdout, "hello")
 }
 

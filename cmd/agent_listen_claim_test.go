@@ -36,7 +36,7 @@ func TestWorkersShareMessages(t *testing.T) {
 	p.awaitStatus(bad, "failed")
 	out := ""
 	for _, w := range workers {
-		out += w.stop().stdout.String()
+		out += w.interrupt().stdout.String()
 		if w.stdout.String() == "" {
 			t.Error("one worker got nothing")
 		}
@@ -114,7 +114,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	f.leadTo(p.server)
 	l.await(l.stdout, "begun 2")
 	p.awaitStatus(away, "completed")
-	l.stop()
+	l.interrupt()
 	got := p.trace(p.bob, away).steps()
 	if !strings.HasSuffix(got, "returned, claimed, acknowledged completed") || strings.Contains(got, "failed") {
 		t.Errorf("%s", got)

@@ -65,7 +65,7 @@ func TestListenRunsACommand(t *testing.T) {
 	if got := p.awaitStatus(failed.MessageID, "failed"); got.Ack.Detail != "no seats left" {
 		t.Errorf("%+v", got.Ack)
 	}
-	l.stop()
+	l.interrupt()
 	if l.stdout.String() != "out\nout\n" || !strings.Contains(l.stderr.String(), "first line\n") {
 		t.Errorf("stdout %q, stderr %q", l.stdout, l.stderr)
 	}
@@ -82,7 +82,7 @@ func TestListenRunsACommand(t *testing.T) {
 		if !strings.HasSuffix(got, want) || len(got) > 1024 || strings.Contains(got, "\x1b") {
 			t.Errorf("%s: detail %q", command, got)
 		}
-		l.stop()
+		l.interrupt()
 	}
 }
 
@@ -131,7 +131,7 @@ func TestListenReplies(t *testing.T) {
 	// An answer is not answered, and neither is a message that failed.
 	p.awaitStatus(ask("reply", `{}`).MessageID, "completed")
 	p.awaitStatus(ask("bad", `{}`).MessageID, "failed")
-	l.stop()
+	l.interrupt()
 	if l.stdout.String() != "" {
 		t.Errorf("stdout %q", l.stdout)
 	}
@@ -148,7 +148,7 @@ func TestListenReplies(t *testing.T) {
 		if got := p.awaitStatus(m.MessageID, "failed").Ack.Detail; !strings.Contains(got, want) {
 			t.Errorf("%s: detail %q", command, got)
 		}
-		l.stop()
+		l.interrupt()
 	}
 	if h := p.history(p.alice, "direction=in"); len(h) != 1 {
 		t.Errorf("%+v", h)
@@ -162,7 +162,7 @@ func TestListenReplies(t *testing.T) {
 		p.ask(p.bob, "POST", "/api/v1/messages", body, "Idempotency-Key", fmt.Sprintf("reply-%s-%x-1", m.MessageID, sum[:8])).want(t, 201)
 		l := p.listen("--exec", "cat", "--reply")
 		p.awaitStatus(m.MessageID, "completed")
-		l.stop()
+		l.interrupt()
 		if h := p.history(p.alice, "direction=in&conversation_id="+m.ConversationID); len(h) != want {
 			t.Errorf("after %s: %+v", before, h)
 		}
@@ -184,7 +184,7 @@ func TestListenRunsSeveralAtOnce(t *testing.T) {
 	for _, id := range ids {
 		p.awaitStatus(id, "completed")
 	}
-	l.stop()
+	l.interrupt()
 	// With three jobs, four commands never run at once: the fourth begins when one has ended.
 	log := filepath.Join(dir, "log")
 	for range 12 {
@@ -192,7 +192,7 @@ func TestListenRunsSeveralAtOnce(t *testing.T) {
 	}
 	l = p.listen("--exec", `echo + >> '`+log+`'; sleep 0.01; echo - >> '`+log+`'`, "--jobs", "3")
 	p.awaitStatus(ids[len(ids)-1], "completed")
-	l.stop()
+	l.interrupt()
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestACommandThatTakesTooLongIsKilled(t *testing.T) {
 	if got := p.awaitStatus(m.MessageID, "failed").Ack.Detail; got != "killed after 200ms" {
 		t.Errorf("%q", got)
 	}
-	l.stop()
+	l.interrupt()
 }
 
 func TestListenEndsWhatItHasBegun(t *testing.T) {
@@ -299,7 +299,7 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.awaitStatus(slow.MessageID, "completed")
-	if l.stop(); l.stdout.String() != slow.MessageID+"\n"+quick.MessageID+"\n" {
+	if l.interrupt(); l.stdout.String() != slow.MessageID+"\n"+quick.MessageID+"\n" {
 		t.Errorf("it ran %s", l.stdout)
 	}
 }

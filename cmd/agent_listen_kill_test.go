@@ -42,7 +42,7 @@ func TestListenersAndRelayKilledMissNothing(t *testing.T) {
 	k.awaitHandled(1, 1)
 	sending.Wait()
 	for _, w := range k.workers {
-		w.run.stop()
+		w.run.interrupt()
 		k.compare(w)
 	}
 }

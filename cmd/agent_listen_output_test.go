@@ -105,7 +105,7 @@ func TestACommandThatHasEndedHasNotTakenTooLong(t *testing.T) {
 			if got != want {
 				t.Errorf("%q, want %q", got, want)
 			}
-			l.stop()
+			l.interrupt()
 		})
 	}
 }

@@ -27,7 +27,7 @@ func TestListenPrintsAndResumes(t *testing.T) {
 	}
 	p.send(p.alice, "bob^talk", "{\"live\":\n1}")
 	l.await(l.stdout, `"payload":{"live":1}}\n`)
-	l.stop()
+	l.interrupt()
 	if p.record(p.bob, m.MessageID).State != "queued" {
 		t.Error("printing changed a state")
 	}
@@ -39,13 +39,13 @@ func TestListenPrintsAndResumes(t *testing.T) {
 	next := p.send(p.alice, "bob^talk", `{}`)
 	l = p.listen("--state", state)
 	l.await(l.stdout, "\n")
-	if got := l.stop().messages(); len(got) != 1 || got[0].MessageID != next.MessageID {
+	if got := l.interrupt().messages(); len(got) != 1 || got[0].MessageID != next.MessageID {
 		t.Errorf("resumed with %+v", got)
 	}
 	for _, args := range [][]string{nil, {"--state", "none"}} {
 		l = p.listen(args...)
 		l.await(l.stdout, next.MessageID)
-		if got := l.stop().messages(); len(got) != 3 {
+		if got := l.interrupt().messages(); len(got) != 3 {
 			t.Errorf("%v: printed %+v", args, got)
 		}
 	}
@@ -57,7 +57,7 @@ func TestListenPrintsAndResumes(t *testing.T) {
 	// Two listeners cannot keep their place in one file, and a file that is not a state file is not touched.
 	l = p.listen("--state", state)
 	does(t, p.asBob, "listen", "--state", state).wantCode(t, 1, "another relay listen", "--state")
-	l.stop()
+	l.interrupt()
 	run(t, []string{"listen", "--state", state}, p.asAlice, "").wantCode(t, 1, "says where bob^talk stopped", "--state")
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
 	for content, says := range map[string]string{
@@ -82,7 +82,7 @@ func TestListenAcks(t *testing.T) {
 	p.ackAs(p.bob, sent[50].MessageID, "completed", "") // by somebody else
 	l := p.listen("--ack", "Completed")
 	l.await(l.stdout, sent[99].MessageID)
-	got := l.stop().messages()
+	got := l.interrupt().messages()
 	if len(got) != 99 {
 		t.Fatalf("printed %d messages", len(got))
 	}
@@ -99,12 +99,12 @@ func TestListenAcks(t *testing.T) {
 	m := p.send(p.alice, "bob^talk", `{}`)
 	l = p.listen("--ack", "received")
 	l.await(l.stdout, m.MessageID)
-	l.stop()
+	l.interrupt()
 	p.awaitStatus(m.MessageID, "received")
 	m = p.send(p.alice, "bob^talk", `{}`)
 	l = p.listen("--ack", "received")
 	l.await(l.stdout, m.MessageID)
-	if got := l.stop().messages(); len(got) != 1 {
+	if got := l.interrupt().messages(); len(got) != 1 {
 		t.Errorf("printed again: %+v", got)
 	}
 }
@@ -130,7 +130,7 @@ func TestListenPagesThroughABacklog(t *testing.T) {
 	l.await(l.stdout, want[n-1].MessageID)
 	live := p.send(p.alice, "bob^talk", `{}`)
 	l.await(l.stdout, live.MessageID)
-	got := l.stop().messages()
+	got := l.interrupt().messages()
 	if len(got) != n+1 {
 		t.Fatalf("printed %d, want %d", len(got), n+1)
 	}
@@ -160,7 +160,7 @@ func TestListenWaitsForARelay(t *testing.T) {
 	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	p.kill()
-	l := launch(t, exec.Command(binary, "listen", "--ack", "completed"), p.bobEnv(f.url))
+	l := launchHere(t, []string{"listen", "--ack", "completed"}, p.bobEnv(f.url))
 	l.await(l.stderr, "trying again in")
 	for round := range 3 {
 		p.server = startProcess(t, p.db)
@@ -171,7 +171,7 @@ func TestListenWaitsForARelay(t *testing.T) {
 		p.kill()
 		l.await(l.stderr, strings.Repeat(`(?s:listening as bob\^talk.*trying again in.*)`, round+1))
 	}
-	l.stop()
+	l.interrupt()
 	if got := l.messages(); len(got) != 3 {
 		t.Errorf("printed %+v", got)
 	}
@@ -256,7 +256,7 @@ func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	first := p.send(p.alice, "bob^talk", `{}`)
 	mustRelay(t, "backup", backup, "--db", p.db)
-	l := launch(t, exec.Command(binary, "listen", "--ack", "completed"), p.bobEnv(f.url))
+	l := launchHere(t, []string{"listen", "--ack", "completed"}, p.bobEnv(f.url))
 	for _, m := range []record{first, p.send(p.alice, "bob^talk", `{}`)} {
 		l.await(l.stdout, m.MessageID)
 		p.awaitStatus(m.MessageID, "completed")
@@ -267,7 +267,7 @@ func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
 	f.leadTo(p.server)
 	l.await(l.stdout, first.MessageID+"(?s:.*)"+first.MessageID)
 	p.awaitStatus(first.MessageID, "completed")
-	if got := l.stop().messages(); len(got) != 3 {
+	if got := l.interrupt().messages(); len(got) != 3 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -20,7 +20,7 @@ func TestReadyz(t *testing.T) {
 	dir, db := t.TempDir(), tempDB(t)
 	addr := scratch.Addr(t)
 	runRelay(t, "readyz", "--url", "http://"+addr, "--wait", "1ms").wantCode(t, 1, addr)
-	waits := launch(t, exec.Command(binary, "readyz", "--url", "http://"+addr, "--wait", "3m"), nil)
+	waits := launchHere(t, []string{"readyz", "--url", "http://" + addr, "--wait", "3m"}, nil)
 	s := launch(t, exec.Command(binary, "serve", "--addr", addr, "--db", db, "--min-free-disk", "9000000000000000000"), nil)
 	if code := waits.wait(); code != 0 || !strings.Contains(waits.stdout.String(), "ready\n") || !strings.Contains(waits.stdout.String(), "disk: ") {
 		t.Errorf("exit %d: %s%s", code, waits.stdout, waits.stderr)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,7 +131,7 @@ func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 		}
 	}()
 	f.leadTo(&server{url: "http://" + l.Addr().String()})
-	send := launch(t, exec.Command(binary, "send", "bob^talk", `{}`, "--retry", "1m"), p.aliceEnv(f.url))
+	send := launchHere(t, []string{"send", "bob^talk", `{}`, "--retry", "1m"}, p.aliceEnv(f.url))
 	send.await(attempts, "attempt\nattempt\n") // it is trying
 	p.server = startProcess(t, p.db)
 	f.leadTo(p.server)
@@ -153,7 +152,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	lines := 1 // of stdout
 	wait := func(args ...string) (*server, string) {
 		t.Helper()
-		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{}`, "--wait-ack", "1m"}, args...)...), p.aliceEnv(f.url))
+		s := launchHere(t, append([]string{"send", "bob^talk", `{}`, "--wait-ack", "1m"}, args...), p.aliceEnv(f.url))
 		return s, s.await(s.stdout, `(msg_\w+)`)[1]
 	}
 	want := func(s *server, code int, says string) {
@@ -215,7 +214,7 @@ func TestSendWaitsForTheReply(t *testing.T) {
 	f := newFront(t, p.server)
 	wait := func(args ...string) (*server, fullRecord) {
 		t.Helper()
-		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{"q":1}`, "--wait-reply", "1m"}, args...)...), p.aliceEnv(f.url))
+		s := launchHere(t, append([]string{"send", "bob^talk", `{"q":1}`, "--wait-reply", "1m"}, args...), p.aliceEnv(f.url))
 		return s, p.record(p.alice, s.await(s.stderr, `sent (msg_\w+)\n`)[1])
 	}
 	reply := func(m fullRecord, correlation, payload string) string {

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func TestClientsOverTLS(t *testing.T) {
 		}
 		does(t, as(keys[0]), "whoami").wantCode(t, 0)
 		does(t, as(keys[0]), "curl", "GET", "/api/v1/whoami").wantCode(t, 0)
-		listener := launch(t, exec.Command(binary, "listen", "--ack", "completed"), as(keys[1]))
+		listener := launchHere(t, []string{"listen", "--ack", "completed"}, as(keys[1]))
 		listener.await(listener.stderr, "listening as bob\\^tls")
 		does(t, as(keys[0]), "send", "bob^tls", `{"over":"TLS"}`, "--wait-ack", "1m").wantCode(t, 0)
 		listener.await(listener.stdout, `"over":"TLS"`)

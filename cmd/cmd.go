@@ -32,6 +32,11 @@ func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Write
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	system.StopBetweenWrites()
+	return Run(ctx, schema, args, stdin, stdout, stderr)
+}
+
+// Run is Main without the signals: the end of ctx cancels the command.
+func Run(ctx context.Context, schema string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{&cli.App{Schema: schema, Stdin: stdin, Stdout: show.Stream(stdout), Stderr: show.Stream(stderr)}}
 	return a.Run(ctx, a.root(), args)
 }

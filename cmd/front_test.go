@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -192,7 +193,7 @@ func leaseEnd(t *testing.T, db string) time.Time {
 }
 
 // stop ends a listener as Ctrl-C does.
-func (s *server) stop() *server {
+func (s *server) interrupt() *server {
 	s.t.Helper()
 	if code := s.signal(os.Interrupt); code != 0 {
 		s.t.Errorf("exit %d: %s", code, s.stderr)
@@ -228,7 +229,13 @@ func (s *server) ackAs(a agent, id, status, detail string) {
 // listen starts relay listen as bob, and returns when it is connected.
 func (p *pair) listen(args ...string) *server {
 	p.t.Helper()
-	s := launch(p.t, exec.Command(binary, append([]string{"listen"}, args...)...), p.bobEnv(p.url))
+	args = append([]string{"listen"}, args...)
+	var s *server
+	if slices.Contains(args, "--ack") || slices.Contains(args, "--state") { // else it has commands, or the user's directory for state
+		s = launchHere(p.t, args, p.bobEnv(p.url))
+	} else {
+		s = launch(p.t, exec.Command(binary, args...), p.bobEnv(p.url))
+	}
 	s.await(s.stderr, `listening as bob\^talk`)
 	return s
 }

@@ -151,9 +151,14 @@ func TestInspectionCreatesNothing(t *testing.T) {
 	for _, args := range [][]string{{"message", "list"}, {"message", "show", "msg_x"}, {"message", "tail"}, {"message", "trace", "msg_x"},
 		{"message", "conversation", "conv_x"}, {"stats"}, {"message", "stats"}} {
 		for _, name := range []string{"missing.db", "foreign.db", "empty.db", "."} {
+			path := filepath.Join(dir, name)
+			if args[0] != "stats" {
+				runRefused(t, append(args, "--db", path), nil).wantCode(t, 1, path)
+				continue
+			}
 			c := exec.Command(binary, append(args, "--db", name)...)
 			c.Dir = dir
-			finish(t, c, nil, "").wantCode(t, 1, filepath.Join(dir, name))
+			finish(t, c, nil, "").wantCode(t, 1, path)
 		}
 	}
 	wantFiles(t, dir, "empty.db", "foreign.db")
@@ -237,8 +242,8 @@ func TestTail(t *testing.T) {
 	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	s.send(k[0], "carol^x", `{}`) // before tail begins, so it is not printed
-	tail := launch(t, exec.Command(binary, "message", "tail", "--json", "--db", s.db), nil)
-	of := launch(t, exec.Command(binary, "message", "tail", "--mecha", "carol^x", "--last", "5", "--db", s.db), nil)
+	tail := launchHere(t, []string{"message", "tail", "--json", "--db", s.db}, nil)
+	of := launchHere(t, []string{"message", "tail", "--mecha", "carol^x", "--last", "5", "--db", s.db}, nil)
 	of.await(of.stdout, "accepted .* alice\\^x → carol\\^x") // tail prints, so it has begun
 	// The other tail has nothing to print yet: send until it prints.
 	eventually(t, patience, "tail follows", func() bool {

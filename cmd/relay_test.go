@@ -300,6 +300,12 @@ func flagsFor(t testing.TB, args, env []string) (flagged []string, ok bool) {
 			flagged = append(flagged, "--key-file="+write(t, value))
 		case "RELAY_SIGNING_SECRET":
 			flagged = append(flagged, "--signing-secret-file="+write(t, value))
+		case "RELAY_CA_FILE":
+			flagged = append(flagged, "--ca-file="+value)
+		case "RELAY_RETRY":
+			if slices.Contains([]string{"ask", "reply", "send"}, args[0]) {
+				flagged = append(flagged, "--retry="+value)
+			}
 		case "XDG_STATE_HOME": // these commands keep nothing there
 		default:
 			return nil, false

@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"relay/cmd"
 	"relay/cmd/relaytest"
 
 	"github.com/coder/websocket"
@@ -47,14 +49,15 @@ func (o *output) String() string {
 	return text
 }
 
-// server is a relay serve that runs: in this process, or in one of its own.
+// server is a relay, or a command, that runs: in this process, or in one of its own.
 type server struct {
 	t              testing.TB
 	url, db        string
 	stdout, stderr *output
-	relay          *relaytest.Relay // nil: it has a process
-	cmd            *exec.Cmd
+	halt           func() int // ends what runs in this process, as SIGTERM does, and gives its exit code
+	cmd            *exec.Cmd  // nil: it runs in this process
 	exited         chan struct{}
+	code           int  // of what runs in this process and has ended
 	node           bool // of a cluster: it may be without its lease for a moment, and ask and dial wait until it has it
 }
 
@@ -69,8 +72,16 @@ func startServer(t testing.TB, db string, args ...string) *server {
 		return startProcess(t, db, args...)
 	}
 	s := &server{t: t, db: db, stderr: newOutput(), exited: make(chan struct{})}
-	s.relay = relaytest.StartWith(t, s.stderr, append([]string{"--db", db}, args...)...)
-	s.url = s.relay.URL
+	relay := relaytest.StartWith(t, s.stderr, append([]string{"--db", db}, args...)...)
+	s.url = relay.URL
+	s.halt = sync.OnceValue(func() int {
+		if err := relay.Stop(); err != nil {
+			t.Error(err)
+			s.code = 1
+		}
+		close(s.exited)
+		return s.code
+	})
 	if !isReady(s.url) {
 		t.Fatalf("not ready:\n%s", s.stderr)
 	}
@@ -106,6 +117,32 @@ func startServerAt(t testing.TB, s *server) *server {
 	again.url, again.db = s.url, s.db
 	again.await(again.stderr, `msg=serving`)
 	return again
+}
+
+// launchHere starts a command with the environment of a client, in this process if flags can say as much,
+// and does not wait. The long form starts a process.
+func launchHere(t testing.TB, args, env []string) *server {
+	t.Helper()
+	flagged, ok := args, len(env) == 0
+	if !ok {
+		flagged, ok = flagsFor(t, args, env)
+	}
+	if !ok || *long {
+		return launch(t, exec.Command(binary, args...), env)
+	}
+	s := &server{t: t, stdout: newOutput(), stderr: newOutput(), exited: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(s.exited)
+		s.code = cmd.Run(ctx, schema(), flagged, strings.NewReader(""), s.stdout, s.stderr)
+	}()
+	s.halt = func() int {
+		cancel()
+		<-s.exited
+		return s.code
+	}
+	t.Cleanup(func() { s.halt() })
+	return s
 }
 
 // launch starts the program and does not wait. Streams that are set stay so.
@@ -148,7 +185,7 @@ func (s *server) await(o *output, pattern string) []string {
 		case <-more:
 		case <-s.exited:
 			if !re.MatchString(o.String()) {
-				s.t.Fatalf("the process ended (exit %d) before it said %s:\n%s", s.cmd.ProcessState.ExitCode(), pattern, s.stderr)
+				s.t.Fatalf("it ended (exit %d) before it said %s:\n%s", s.exitCode(), pattern, s.stderr)
 			}
 		case <-late:
 			s.t.Fatalf("no %s in:\n%s", pattern, text)
@@ -175,7 +212,7 @@ func (s *server) kill() {
 
 func (s *server) needsProcess() {
 	s.t.Helper()
-	if s.relay != nil {
+	if s.cmd == nil {
 		s.t.Fatal("this needs a process: see startProcess")
 	}
 }
@@ -183,16 +220,8 @@ func (s *server) needsProcess() {
 // end stops a server in order.
 func (s *server) end() {
 	s.t.Helper()
-	switch {
-	case s.relay == nil:
-		if code := s.terminate(); code != 0 {
-			s.t.Errorf("exit %d:\n%s", code, s.stderr)
-		}
-	case !s.ended():
-		if err := s.relay.Stop(); err != nil {
-			s.t.Error(err)
-		}
-		close(s.exited)
+	if code := s.terminate(); code != 0 {
+		s.t.Errorf("exit %d:\n%s", code, s.stderr)
 	}
 }
 
@@ -204,6 +233,9 @@ func (s *server) terminate() int {
 
 func (s *server) signal(sig os.Signal) int {
 	s.t.Helper()
+	if s.cmd == nil && (sig == os.Interrupt || sig == syscall.SIGTERM) {
+		return s.halt()
+	}
 	s.needsProcess()
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatal(err)
@@ -213,11 +245,18 @@ func (s *server) signal(sig os.Signal) int {
 
 func (s *server) wait() int {
 	s.t.Helper()
-	s.needsProcess()
 	select {
 	case <-s.exited:
 	case <-time.After(patience):
-		s.t.Fatalf("the process did not end:\n%s", s.stderr)
+		s.t.Fatalf("it did not end:\n%s", s.stderr)
+	}
+	return s.exitCode()
+}
+
+// exitCode is that of what has ended.
+func (s *server) exitCode() int {
+	if s.cmd == nil {
+		return s.code
 	}
 	return s.cmd.ProcessState.ExitCode()
 }

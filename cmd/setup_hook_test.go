@@ -230,10 +230,10 @@ func TestListenRingsTheBell(t *testing.T) {
 	p.wantStill(l, 1)
 	p.ackAs(p.bob, first, "completed", "")
 	l.await(l.stdout, `\nrelay: 1 message is pending: `+second+` from alice\^talk\n$`)
-	l.stop()
+	l.interrupt()
 	l = p.listen("--bell", "--json")
 	l.await(l.stdout, `^{"mecha_id":"bob\^talk","pending":1,"messages":\[{"message_id":"`+second+`","from":"alice\^talk"}\]}\n$`)
-	l.stop()
+	l.interrupt()
 	does(t, p.asBob, "listen", "--bell", "--ack", "completed").wantCode(t, 2, "--bell goes without")
 }
 
