@@ -34,7 +34,7 @@ const inspectConns = 4
 // for concurrent use; inspectConns of them read at a time, so that a short read need not
 // wait for a long one.
 type Inspector struct {
-	path string
+	at   string
 	file os.FileInfo // the file that was at the path when the first connection was opened; all others are to it
 	*names.Lookups
 	lane    *readers.Lane // opens a connection when all others are in use
@@ -60,7 +60,7 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{path: path, Lookups: names.New(mailbox.NewLateMessages()), closed: make(chan struct{})}
+	i := &Inspector{at: path, Lookups: names.New(mailbox.NewLateMessages()), closed: make(chan struct{})}
 	i.lane = readers.NewLane(turn.Options{Places: inspectConns, Closed: i.closed})
 	i.lane.Put(c)
 	if err = info.MustBeCurrent(path); err == nil {
@@ -78,13 +78,13 @@ func Inspect(path string) (*Inspector, error) {
 
 // connect opens a further connection.
 func (i *Inspector) connect() (*sqlite.Conn, error) {
-	c, _, err := file.OpenReadOnly(i.path)
+	c, _, err := file.OpenReadOnly(i.at)
 	if err != nil {
 		return nil, err
 	}
-	now, err := os.Stat(i.path)
+	now, err := os.Stat(i.at)
 	if err == nil && !os.SameFile(now, i.file) {
-		err = fmt.Errorf("%s was replaced by another file", i.path)
+		err = fmt.Errorf("%s was replaced by another file", i.at)
 	}
 	if err != nil {
 		c.Close()
@@ -106,7 +106,7 @@ func (i *Inspector) Close() (err error) {
 }
 
 // Path is the absolute path of the file.
-func (i *Inspector) Path() string { return i.path }
+func (i *Inspector) Path() string { return i.at }
 
 // Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's
 // secret: every process that reads the file gets the same one, and nobody else can guess it.
@@ -199,7 +199,7 @@ func diskFree(path string) int64 {
 
 // serving tells whether a process serves the file, by the lock that it would have.
 func (i *Inspector) serving() look.Serving {
-	real, err := filepath.EvalSymlinks(i.path)
+	real, err := filepath.EvalSymlinks(i.at)
 	if err != nil {
 		return look.ServingUnknown
 	}

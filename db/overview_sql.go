@@ -62,7 +62,7 @@ func (i Console) Overview(ctx context.Context, late time.Time) (o survey.Overvie
 	if err != nil {
 		return o, err
 	}
-	o.At, o.Serving, o.DiskFree = time.Now(), i.serving(), diskFree(i.path)
+	o.At, o.Serving, o.DiskFree = time.Now(), i.serving(), diskFree(i.Path())
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), survey.MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
@@ -265,8 +265,8 @@ const (
 
 // FileState looks at the file.
 func (i Console) FileState() (s survey.FileState, err error) {
-	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), diskFree(i.path)
-	if info, err := os.Stat(i.path); err == nil {
+	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), diskFree(i.Path())
+	if info, err := os.Stat(i.Path()); err == nil {
 		s.File = info.Size()
 	}
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
