@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -143,7 +143,7 @@ func (c *crash) compareConversations(s *sender, own []record) {
 			c.t.Errorf("%s: the conversation %s has %v, want %v", s.Address, id, got, want)
 		}
 	}
-	in, err := db.Inspect(c.db)
+	in, err := look.Inspect(c.db)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (run *powerRun) open(t *testing.T, disk *powerDisk, name string, files map[
 // which they must be the first ones, and with the messages that clients had been told
 // of.
 func (run *powerRun) missing(t *testing.T, disk *powerDisk, name string) error {
-	in, err := db.Inspect(name)
+	in, err := look.Inspect(name)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -18,7 +19,7 @@ var maria = relay.Actor{UID: 1000, User: "maria", Command: "key create"}
 // are enough.
 func (s store) wantActs(want ...string) {
 	s.t.Helper()
-	in, err := db.Inspect(s.Path())
+	in, err := look.Inspect(s.Path())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
 func (i Console) Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error) {
-	return see(i.Inspector, func(x *engine.Rx) (survey.Activity, error) { return activity(x, after, span, limit) })
+	return look.See(i.Inspector, func(x *engine.Rx) (survey.Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -103,7 +103,7 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 // Back gives the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
 func (i Console) Back(since time.Time, most int) (relay.Position, error) {
-	return see(i.Inspector, func(x *engine.Rx) (relay.Position, error) {
+	return look.See(i.Inspector, func(x *engine.Rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
 			at, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
@@ -122,13 +122,13 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 
 // Newest reads the newest events, up to limit, the oldest first.
 func (i Console) Newest(limit int) ([]look.Event, error) {
-	return see(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
+	return look.See(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
 		at, err := x.C.Number(newestPosition, int64(limit))
 		if err != nil {
 			return nil, err
 		}
-		return events(x, relay.Position(at)-1, limit)
+		return look.Events(x, relay.Position(at)-1, limit)
 	})
 }
 
@@ -141,12 +141,12 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
 func (i Console) Dead(since time.Time, limit int) ([]look.Event, error) {
-	return see(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
+	return look.See(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
 		text, err := messages.WithFailed(x, deadSince)
 		if err != nil {
 			return nil, err
 		}
-		return receiptEvents(x, x.C.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
+		return look.ReceiptEvents(x, x.C.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
 	})
 }
 
@@ -194,7 +194,7 @@ func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (
 			continue
 		}
 		e := look.Event{Position: p.Message, Message: m, Step: look.Step{At: relay.UnixMilli(p.At), What: look.StepPushed}}
-		if err := nameKey(x, &e.Step, p.Key); err != nil {
+		if err := look.NameKey(x, &e.Step, p.Key); err != nil {
 			return nil, next, err
 		}
 		list = append(list, e)

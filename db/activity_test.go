@@ -34,7 +34,7 @@ func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in, err := db.Inspect(s.Path())
+	in, err := look.Inspect(s.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

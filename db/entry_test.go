@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -37,9 +38,9 @@ func (s store) mustEntry(a relay.Address) relay.Entry {
 	return e
 }
 
-func (s store) inspector() *db.Inspector {
+func (s store) inspector() *look.Inspector {
 	s.t.Helper()
-	in, err := db.Inspect(s.Path())
+	in, err := look.Inspect(s.Path())
 	if err != nil {
 		s.t.Fatal(err)
 	}

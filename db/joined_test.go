@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -106,7 +107,7 @@ func reply(all []known, question int) relay.MessageID {
 // wantAnswers compares the answers that another process finds with the known ones.
 func wantAnswers(t testing.TB, path string, all []known) {
 	t.Helper()
-	in, err := db.Inspect(path)
+	in, err := look.Inspect(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -97,7 +98,7 @@ func (s store) pages(q relay.HistoryQuery) (ids []relay.MessageID) {
 // wantCounts compares the totals.
 func wantCounts(t testing.TB, path string, all []known) {
 	t.Helper()
-	in, err := db.Inspect(path)
+	in, err := look.Inspect(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -65,7 +66,7 @@ func (i Console) Mechas(q survey.MechaQuery) (list []survey.Known, more bool, er
 // Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
 // accepted before late count in Box.Late. Error: MechaNotFound.
 func (i Console) Mecha(a relay.Address, late time.Time) (s survey.MechaState, err error) {
-	id, err := i.number(a)
+	id, err := i.Number(a)
 	if err != nil {
 		return s, err
 	}
@@ -185,7 +186,7 @@ func acksOf(x *engine.Rx, h *survey.MechaHour, id relay.MechaNumber, since time.
 	if err := r.Close(); err != nil || last == 0 {
 		return err
 	}
-	step, _, err := step(x, last)
+	step, _, err := look.ReadStep(x, last)
 	if err != nil {
 		return err
 	}
@@ -249,7 +250,7 @@ func (i Console) Profiles(ctx context.Context, q survey.ProfileQuery) (p survey.
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
 func (i Console) Listed(ids []relay.MechaNumber) ([]survey.Listed, error) {
-	return see(i.Inspector, func(x *engine.Rx) ([]survey.Listed, error) { return listed(x, ids) })
+	return look.See(i.Inspector, func(x *engine.Rx) ([]survey.Listed, error) { return listed(x, ids) })
 }
 
 func listed(x *engine.Rx, ids []relay.MechaNumber) (all []survey.Listed, err error) {

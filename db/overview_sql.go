@@ -10,6 +10,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -30,7 +31,7 @@ var (
 )
 
 // Console is an Inspector with the reads of package console.
-type Console struct{ *Inspector }
+type Console struct{ *look.Inspector }
 
 // Overview tells what waits for whom. Messages that were accepted before late count in
 // Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
@@ -62,7 +63,7 @@ func (i Console) Overview(ctx context.Context, late time.Time) (o survey.Overvie
 	if err != nil {
 		return o, err
 	}
-	o.At, o.Serving, o.DiskFree = time.Now(), i.serving(), diskFree(i.Path())
+	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), look.DiskFree(i.Path())
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), survey.MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
@@ -136,11 +137,11 @@ func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 
 // seen reads how many live keys a Mecha has, and when it was seen last.
 func (v *overview) seen(x *engine.Rx, id relay.MechaNumber) (liveKeys int, at time.Time, err error) {
-	h, err := healthOf(x, id)
+	h, err := look.HealthOf(x, id)
 	if err == nil {
-		at, err = sawSend(x, h.used, max(h.sent, v.sent[int64(id)]))
+		at, err = look.SawSend(x, h.Used, max(h.Sent, v.sent[int64(id)]))
 	}
-	return h.liveKeys, at, err
+	return h.LiveKeys, at, err
 }
 
 // mechasWaiting are the next Mechas, and whether received has a pending message of them.
@@ -182,9 +183,9 @@ func (v *overview) box(x *engine.Rx, id int64) (b survey.Box, err error) {
 	if b.Mecha, err = engine.Address(x, id); err != nil {
 		return b, err
 	}
-	h, err := healthOf(x, b.Number)
-	if b.Removed, b.LiveKeys = h.removed, h.liveKeys; err == nil {
-		b.LastSeen, err = sawSend(x, h.used, max(h.sent, v.sent[id]))
+	h, err := look.HealthOf(x, b.Number)
+	if b.Removed, b.LiveKeys = h.Removed, h.LiveKeys; err == nil {
+		b.LastSeen, err = look.SawSend(x, h.Used, max(h.Sent, v.sent[id]))
 	}
 	if err != nil {
 		return b, err
@@ -265,7 +266,7 @@ const (
 
 // FileState looks at the file.
 func (i Console) FileState() (s survey.FileState, err error) {
-	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), diskFree(i.Path())
+	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), look.DiskFree(i.Path())
 	if info, err := os.Stat(i.Path()); err == nil {
 		s.File = info.Size()
 	}

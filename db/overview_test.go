@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/engine"
+	"relay/db/look"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -14,7 +15,7 @@ import (
 // A read goes on while another one takes long.
 func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 	d := openHere(t)
-	in, err := Inspect(d.w.Path)
+	in, err := look.Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 
 // After Close, a read is refused.
 func TestAClosedInspectorRefuses(t *testing.T) {
-	in, err := Inspect(openHere(t).w.Path)
+	in, err := look.Inspect(openHere(t).w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		in, err := Inspect(path)
+		in, err := look.Inspect(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 func TestNoPushesEndWhereAllDo(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "alice^demo")
-	in, err := Inspect(d.w.Path)
+	in, err := look.Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -175,7 +176,7 @@ func TestAClockInDoubtIsNotSeen(t *testing.T) {
 	mustSendNow(t, d, c, k)
 	c.pass(time.Hour)
 	mustRun(t, d)
-	in, err := Inspect(d.w.Path)
+	in, err := look.Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

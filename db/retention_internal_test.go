@@ -12,6 +12,7 @@ import (
 	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/retention"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -325,7 +326,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			in, err := Inspect(d.w.Path)
+			in, err := look.Inspect(d.w.Path)
 			if err != nil {
 				t.Fatal(err)
 			}

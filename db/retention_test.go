@@ -259,7 +259,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")
 	in := func(m *relay.SendMessage) { m.Conversation, m.Type = "a-label", "a-type" }
-	reads, err := db.Inspect(s.Path())
+	reads, err := look.Inspect(s.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

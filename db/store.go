@@ -145,14 +145,14 @@ func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) 
 	if err := d.w.AwaitMessage(ctx, id); err != nil {
 		return nil, 0, err
 	}
-	t, looked, err = readTrace(ctx, d.w.As(caller.Number), id, messages.AsParty(caller.Number), pushRows)
+	t, looked, err = look.ReadTrace(ctx, d.w.As(caller.Number), id, messages.AsParty(caller.Number), look.PushRows)
 	if err != nil {
 		return nil, looked, err
 	}
 	seen, visible, err := d.Presence(ctx, caller, t.Message.Recipient)
 	t.Situation.LastSeen, t.Situation.Hidden = seen, !visible
 	if !visible {
-		hidePushes(t)
+		look.HidePushes(t)
 	}
 	return t, looked, err
 }

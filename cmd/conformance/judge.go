@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -33,7 +32,7 @@ const manyMessages = 100_000 // more than a trial makes
 
 // read reads the file, beside the relay or without it.
 func (t *trial) read(ctx context.Context) (*ledger, error) {
-	i, err := db.Inspect(t.file)
+	i, err := look.Inspect(t.file)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
 	"relay/db"
+	"relay/db/look"
 	"relay/http/console"
 	"relay/ws"
 )
@@ -58,12 +59,12 @@ knows: who is online, its queue, its latencies.`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printURL {
-				return a.WithInspector(func(in *db.Inspector) error { return a.printConsoleURL(in.Path()) })
+				return a.WithInspector(func(in *look.Inspector) error { return a.printConsoleURL(in.Path()) })
 			}
 			if err := cli.CheckHostPort("listen", addr); err != nil {
 				return err
 			}
-			return a.WithInspector(func(in *db.Inspector) error { return a.console(cmd.Context(), in, addr) })
+			return a.WithInspector(func(in *look.Inspector) error { return a.console(cmd.Context(), in, addr) })
 		},
 	}
 	cmd.Flags().StringVar(&addr, "listen", consoleAddr,
@@ -74,7 +75,7 @@ knows: who is online, its queue, its latencies.`,
 }
 
 // console serves the pages until ctx ends.
-func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error {
+func (a *app) console(ctx context.Context, in *look.Inspector, addr string) error {
 	listener, err := cli.Listen("listen", addr)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/http/console"
 	"relay/http/console/operator"
@@ -31,7 +32,7 @@ type part struct {
 	listener net.Listener // nil: there is no console
 	urls     urls
 	console  *console.Console
-	store    *db.Inspector
+	store    *look.Inspector
 	remove   func() // takes the URLs away
 }
 
@@ -124,7 +125,7 @@ func (p *part) start(r *serve.Running) error {
 	if p.listener == nil {
 		return nil
 	}
-	store, err := db.Inspect(r.DB.Path())
+	store, err := look.Inspect(r.DB.Path())
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
 	"relay/db/file"
 	"relay/db/look"
 )
@@ -55,7 +54,7 @@ func mustCopyHot(t *testing.T) (path string) {
 func TestAFileWithAJournalIsOpened(t *testing.T) {
 	t.Run("check", func(t *testing.T) { wantWhole(t, mustCopyHot(t), schema(t), file.CurrentSchema()) })
 	t.Run("inspect", func(t *testing.T) {
-		i, err := db.Inspect(mustCopyHot(t))
+		i, err := look.Inspect(mustCopyHot(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"relay/db"
 	"relay/db/file"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -114,7 +115,7 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	path, id := mustMakeOlder(t)
 	older := file.CurrentSchema()
 	defer file.Pretend(step + " INSERT INTO pretended SELECT id, id FROM mecha;")()
-	if _, err := db.Inspect(path); err == nil || !strings.Contains(err.Error(), "written by an older relay") {
+	if _, err := look.Inspect(path); err == nil || !strings.Contains(err.Error(), "written by an older relay") {
 		t.Errorf("a look into the file before: %v", err)
 	}
 	wantWhole(t, path, schema(t)+step, older)

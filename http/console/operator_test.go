@@ -98,7 +98,7 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := db.Inspect(s.path)
+	in, err := look.Inspect(s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, err := db.Inspect(s.path)
+		file, err := look.Inspect(s.path)
 		if err != nil {
 			t.Fatal(err)
 		}

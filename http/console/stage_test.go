@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/db/scratch"
 	"relay/http/console"
@@ -164,7 +165,7 @@ func (neutral) Path() string { return "/var/lib/relay/relay.db" }
 // show starts the console.
 func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	s.t.Helper()
-	in, err := db.Inspect(s.path)
+	in, err := look.Inspect(s.path)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func BenchmarkViews(b *testing.B) {
 }
 
 // mustHaveMany opens a store of many messages and shows it.
-func mustHaveMany(b *testing.B, rows int) (*stage, *db.Inspector) {
+func mustHaveMany(b *testing.B, rows int) (*stage, *look.Inspector) {
 	b.Helper()
 	dir := os.Getenv("RELAY_BENCH_DIR")
 	if dir == "" {
@@ -86,7 +86,7 @@ func mustHaveMany(b *testing.B, rows int) (*stage, *db.Inspector) {
 		s.fill(rows, pending)
 	}
 	s.show(false, "127.0.0.1:0")
-	inspector, err := db.Inspect(s.path)
+	inspector, err := look.Inspect(s.path)
 	if err != nil {
 		b.Fatal(err)
 	}

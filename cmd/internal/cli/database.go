@@ -9,6 +9,7 @@ import (
 	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/file"
+	"relay/db/look"
 )
 
 func (a *App) DBFlag(cmd *cobra.Command) {
@@ -37,8 +38,8 @@ func (a *App) WithDB(create bool, f func(*db.DB) error) error {
 }
 
 // WithInspector opens the database for one command that only reads it.
-func (a *App) WithInspector(f func(*db.Inspector) error) error {
-	in, err := db.Inspect(a.DBPath)
+func (a *App) WithInspector(f func(*look.Inspector) error) error {
+	in, err := look.Inspect(a.DBPath)
 	if err != nil {
 		return system.Denied(a.DBPath, false, err)
 	}

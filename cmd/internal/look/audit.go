@@ -9,7 +9,7 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -34,7 +34,7 @@ may change its log, too.`,
 			if err != nil {
 				return err
 			}
-			return a.WithInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *look.Inspector) error {
 				acts, err := in.Acts(from)
 				if err != nil {
 					return err

@@ -12,7 +12,6 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db"
 	"relay/db/look"
 	"relay/db/relay"
 	"relay/http"
@@ -44,7 +43,7 @@ func (a *app) messageShow() *cobra.Command {
   relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --raw | jq .`,
 		Args: cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.WithInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *look.Inspector) error {
 				m, err := in.Message(relay.MessageID(args[0]))
 				if err != nil {
 					return err
@@ -101,7 +100,7 @@ line.`,
 			if limit < 1 {
 				return cli.Usagef("--limit must be at least 1")
 			}
-			return a.WithInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *look.Inspector) error {
 				return a.printConversation(cmd.Context(), in,
 					look.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
@@ -112,7 +111,7 @@ line.`,
 	return cmd
 }
 
-func (a *app) printConversation(ctx context.Context, in *db.Inspector, q look.ListQuery) error {
+func (a *app) printConversation(ctx context.Context, in *look.Inspector, q look.ListQuery) error {
 	list, more, err := in.Messages(ctx, q)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -39,7 +38,7 @@ message, its sender and its recipient.`,
 			if last < 0 {
 				return cli.Usagef("--last must not be negative")
 			}
-			return a.WithInspector(func(in *db.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
+			return a.WithInspector(func(in *look.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
 		},
 	}
 	cmd.Flags().StringVar(&mecha, "mecha", "", "only messages that this `address` sends or receives")
@@ -54,7 +53,7 @@ const (
 )
 
 // tail prints events until ctx ends.
-func (a *app) tail(ctx context.Context, in *db.Inspector, only relay.Address, last int) error {
+func (a *app) tail(ctx context.Context, in *look.Inspector, only relay.Address, last int) error {
 	at, err := in.Latest()
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func (a *app) tail(ctx context.Context, in *db.Inspector, only relay.Address, la
 }
 
 // printLast prints the latest n messages as accepted.
-func (a *app) printLast(ctx context.Context, in *db.Inspector, only relay.Address, n int) error {
+func (a *app) printLast(ctx context.Context, in *look.Inspector, only relay.Address, n int) error {
 	if n == 0 {
 		return nil
 	}

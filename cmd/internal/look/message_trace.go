@@ -12,7 +12,6 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db"
 	"relay/db/look"
 	"relay/db/relay"
 	"relay/http"
@@ -35,7 +34,7 @@ notes.`,
 		Example: "  relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7",
 		Args:    cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *look.Inspector) error {
 				t, err := in.Trace(cmd.Context(), relay.MessageID(args[0]))
 				if err != nil {
 					return err

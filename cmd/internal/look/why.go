@@ -10,7 +10,6 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -34,7 +33,7 @@ to about a minute. GET /api/v1/messages/ID/trace, which asks the server, knows.`
 			if limit < 1 {
 				return cli.Usagef("--limit must be at least 1")
 			}
-			return a.WithInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *look.Inspector) error {
 				if !strings.Contains(args[0], "^") {
 					return a.whyMessage(cmd.Context(), in, relay.MessageID(args[0]))
 				}
@@ -63,7 +62,7 @@ func judge(t *look.Trace) verdictJSON {
 	return verdictJSON{v.Code, v.Text, show.OptionalTime(v.Since)}
 }
 
-func (a *app) whyMessage(ctx context.Context, in *db.Inspector, id relay.MessageID) error {
+func (a *app) whyMessage(ctx context.Context, in *look.Inspector, id relay.MessageID) error {
 	t, err := in.Trace(ctx, id)
 	if err != nil {
 		return err
@@ -79,7 +78,7 @@ func (a *app) whyMessage(ctx context.Context, in *db.Inspector, id relay.Message
 	return err
 }
 
-func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Address, limit int) error {
+func (a *app) whyMecha(ctx context.Context, in *look.Inspector, address relay.Address, limit int) error {
 	w, err := in.Waiting(ctx, address, limit)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -125,7 +126,7 @@ func (a *app) keyList() *cobra.Command {
 					return cli.Plain(err)
 				}
 			}
-			return a.WithInspector(func(in *db.Inspector) error {
+			return a.WithInspector(func(in *look.Inspector) error {
 				keys, err := in.KeysOf(of)
 				if err != nil {
 					return err

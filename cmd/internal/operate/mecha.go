@@ -11,6 +11,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -43,14 +44,14 @@ func (a *app) changesMecha(cmd *cobra.Command, f func(*db.DB, relay.Address, []s
 }
 
 // showsMecha makes a command that only reads, and whose argument is the address of a Mecha.
-func (a *app) showsMecha(cmd *cobra.Command, f func(*db.Inspector, relay.Address) error) *cobra.Command {
+func (a *app) showsMecha(cmd *cobra.Command, f func(*look.Inspector, relay.Address) error) *cobra.Command {
 	cmd.Args = cli.Exactly(1, "one address")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		address, err := relay.ParseAddress(args[0])
 		if err != nil {
 			return cli.Plain(err)
 		}
-		return a.WithInspector(func(in *db.Inspector) error { return f(in, address) })
+		return a.WithInspector(func(in *look.Inspector) error { return f(in, address) })
 	}
 	a.DBFlag(cmd)
 	return cmd
@@ -63,7 +64,7 @@ func (a *app) mechaList() *cobra.Command {
 		Example: "  relay mecha list --json | jq -r .mecha_id",
 		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.WithInspector(func(in *db.Inspector) error { return a.printMechas(cmd.Context(), in) })
+			return a.WithInspector(func(in *look.Inspector) error { return a.printMechas(cmd.Context(), in) })
 		},
 	}
 	a.DBFlag(cmd)
@@ -72,7 +73,7 @@ func (a *app) mechaList() *cobra.Command {
 
 const directoryPage = 500
 
-func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
+func (a *app) printMechas(ctx context.Context, in *look.Inspector) error {
 	var w *show.Table
 	if !a.JSON {
 		w = show.NewTable(a.Stdout, "MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
@@ -119,7 +120,7 @@ func (a *app) mechaShow() *cobra.Command {
 		Use:     "show ADDRESS",
 		Short:   "Show a Mecha: its profile, its live keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
-	}, func(in *db.Inspector, address relay.Address) error {
+	}, func(in *look.Inspector, address relay.Address) error {
 		e, err := in.Entry(address)
 		if err != nil {
 			return err
@@ -184,7 +185,7 @@ func (a *app) profileGet() *cobra.Command {
 		Use:     "get ADDRESS",
 		Short:   "Print a Mecha's profile, in the form that set reads",
 		Example: "  relay mecha profile get planner^acme > profile.json",
-	}, func(in *db.Inspector, address relay.Address) error {
+	}, func(in *look.Inspector, address relay.Address) error {
 		e, err := in.Entry(address)
 		if err != nil {
 			return err

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
+	"relay/db/look"
 	"relay/db/relay"
-
-	"github.com/spf13/cobra"
 )
 
 // unseenClock is by how much the clock may be ahead of what the store has seen of it
@@ -60,7 +61,7 @@ everything.`,
 func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) error {
 	now := time.Now()
 	var due relay.Pruned
-	err := a.WithInspector(func(in *db.Inspector) error {
+	err := a.WithInspector(func(in *look.Inspector) error {
 		seen, err := in.ClockSeen()
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package db
+package look
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
-	"relay/db/look"
 	"relay/db/relay"
 )
 
@@ -52,7 +51,7 @@ var statsView = 20 * time.Millisecond
 // times as long. The end of ctx ends it between two views. Error: also that of ctx.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	c, view := statsCount{busy: map[int64]*Busy{}}, i.Point
-	if i.serving() != look.NotServed {
+	if i.Server() != NotServed {
 		view = i.Scan
 	}
 	views := func(each ...func(*engine.Rx) error) error {

@@ -1,4 +1,4 @@
-package db
+package look
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
-	"relay/db/look"
 	"relay/db/turn"
 )
 
@@ -161,8 +160,8 @@ type gently struct{ *Inspector }
 
 func (g gently) Point(ctx context.Context, f func(*engine.Rx) error) error { return g.Scan(ctx, f) }
 
-// see makes a read of a few rows.
-func see[T any](i *Inspector, read func(*engine.Rx) (T, error)) (T, error) {
+// See makes a read of a few rows.
+func See[T any](i *Inspector, read func(*engine.Rx) (T, error)) (T, error) {
 	return engine.Get(context.Background(), i.Point, read)
 }
 
@@ -188,8 +187,8 @@ func (i *Inspector) Changed() (changed bool, err error) {
 	return w.data != before, err
 }
 
-// diskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
-func diskFree(path string) int64 {
+// DiskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
+func DiskFree(path string) int64 {
 	free, err := sqlite.FreeDisk(filepath.Dir(path))
 	if err != nil {
 		return -1
@@ -197,18 +196,18 @@ func diskFree(path string) int64 {
 	return free
 }
 
-// serving tells whether a process serves the file, by the lock that it would have.
-func (i *Inspector) serving() look.Serving {
+// Server tells whether a process serves the file, by the lock that it would have.
+func (i *Inspector) Server() Serving {
 	real, err := filepath.EvalSymlinks(i.at)
 	if err != nil {
-		return look.ServingUnknown
+		return ServingUnknown
 	}
 	held, err := lock.IsHeld(real + ".lock")
 	switch {
 	case held:
-		return look.Served
+		return Served
 	case err == nil, errors.Is(err, fs.ErrNotExist):
-		return look.NotServed
+		return NotServed
 	}
-	return look.ServingUnknown // this system does not tell
+	return ServingUnknown // this system does not tell
 }

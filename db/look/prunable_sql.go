@@ -1,4 +1,4 @@
-package db
+package look
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r rela
 // which a server was sure of its clock. A message may be later, because its server has taken
 // it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
 func (i *Inspector) ClockSeen() (time.Time, error) {
-	return see(i, func(x *engine.Rx) (time.Time, error) {
+	return See(i, func(x *engine.Rx) (time.Time, error) {
 		noted, err := x.C.Number("SELECT value FROM setting WHERE name = 'clock'")
 		if at := relay.UnixMilli(noted); err != nil || !at.IsZero() {
 			return at, err

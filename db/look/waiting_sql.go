@@ -1,4 +1,4 @@
-package db
+package look
 
 import (
 	"context"
@@ -9,19 +9,18 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
-	"relay/db/look"
 	"relay/db/relay"
 )
 
 // Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
 // in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
 // and that of ctx.
-func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*look.Waiting, error) {
-	id, err := i.number(a)
+func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Waiting, error) {
+	id, err := i.Number(a)
 	if err != nil {
 		return nil, err
 	}
-	w := &look.Waiting{Mecha: a}
+	w := &Waiting{Mecha: a}
 	if err := i.Point(ctx, func(x *engine.Rx) error { return waiting(x, w, id, most) }); err != nil {
 		return nil, err
 	}
@@ -47,12 +46,12 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*lo
 }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
-func waiting(x *engine.Rx, w *look.Waiting, id relay.MechaNumber, most int) error {
-	h, err := healthOf(x, id)
+func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, most int) error {
+	h, err := HealthOf(x, id)
 	if err != nil {
 		return err
 	}
-	w.Removed, w.LiveKeys, w.LastSeen = h.removed, h.liveKeys, h.used
+	w.Removed, w.LiveKeys, w.LastSeen = h.Removed, h.LiveKeys, h.Used
 	oldest, err := messages.OldestPending(x, id, most)
 	if err != nil {
 		return err
@@ -67,27 +66,27 @@ func waiting(x *engine.Rx, w *look.Waiting, id relay.MechaNumber, most int) erro
 	return nil
 }
 
-// health is what the file knows of a Mecha's health.
-type health struct {
-	removed  bool // from the directory
-	liveKeys int
-	used     time.Time      // when a key of it was used last
-	sent     relay.Position // its newest message in the index tables
+// Health is what the file knows of a Mecha's health.
+type Health struct {
+	Removed  bool // from the directory
+	LiveKeys int
+	Used     time.Time      // when a key of it was used last
+	Sent     relay.Position // its newest message in the index tables
 }
 
 const mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
 	"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
 
-func healthOf(x *engine.Rx, id relay.MechaNumber) (h health, err error) {
+func HealthOf(x *engine.Rx, id relay.MechaNumber) (h Health, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {
-		h = health{!r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))}
+		h = Health{!r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))}
 	}, mechaHealth, x.Now.UnixMilli(), int64(id))
 	return h, err
 }
 
 // countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
-func countWaitingFor(x *engine.Rx, w *look.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+func countWaitingFor(x *engine.Rx, w *Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
 	pending, args, err := mailbox.Pending(x, id, from, mailbox.InboxRows)
 	if err != nil {
 		return 0, 0, err

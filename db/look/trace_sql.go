@@ -1,4 +1,4 @@
-package db
+package look
 
 import (
 	"cmp"
@@ -14,50 +14,49 @@ import (
 	"relay/db/internal/progress"
 	"relay/db/internal/retention"
 	"relay/db/internal/sqlite"
-	"relay/db/look"
 	"relay/db/relay"
 )
 
 // pushPage is how many rows of `push` are read in one view of the file.
 const pushPage = 5000
 
-// pushRows bounds how many rows of `push` a server looks through for one trace. Pushes
+// PushRows bounds how many rows of `push` a server looks through for one trace. Pushes
 // that come later than that are not told.
-const pushRows = 4 * pushPage
+const PushRows = 4 * pushPage
 
 // Trace tells the life of a message. A push is stored with a later commit, so the latest
 // may not be in the file yet. The end of ctx ends the search for pushes. Errors:
 // MessageNotFound, and that of ctx.
-func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*look.Trace, error) {
+func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, error) {
 	return i.trace(ctx, id, math.MaxInt)
 }
 
 // Why is Trace that looks for pushes only as far as a server does.
-func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*look.Trace, error) {
-	return i.trace(ctx, id, pushRows)
+func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*Trace, error) {
+	return i.trace(ctx, id, PushRows)
 }
 
-func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*look.Trace, error) {
-	t, _, err := readTrace(ctx, i, id, nil, rows)
+func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*Trace, error) {
+	t, _, err := ReadTrace(ctx, i, id, nil, rows)
 	if err != nil {
 		return nil, err
 	}
-	seen, err := see(i, func(x *engine.Rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
+	seen, err := See(i, func(x *engine.Rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
 	t.Situation.LastSeen = later(seen, sawRecipient(t))
 	return t, err
 }
 
-// hidePushes leaves out what tells when the recipient was connected.
-func hidePushes(t *look.Trace) {
-	t.Steps = slices.DeleteFunc(t.Steps, func(s look.Step) bool { return s.What == look.StepPushed })
+// HidePushes leaves out what tells when the recipient was connected.
+func HidePushes(t *Trace) {
+	t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.What == StepPushed })
 	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
 }
 
-// readTrace tells the life of a message to somebody with a right, but not when the recipient was
+// ReadTrace tells the life of a message to somebody with a right, but not when the recipient was
 // last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
 // through in all.
-func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int) (t *look.Trace, looked int, err error) {
-	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*look.Trace, error) {
+func ReadTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int) (t *Trace, looked int, err error) {
+	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*Trace, error) {
 		m, err := messages.For(x, id, may)
 		if err != nil {
 			return nil, err
@@ -72,7 +71,7 @@ func readTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may mes
 
 // complete adds to traces, the first of which is of the oldest message, what takes more than
 // one transaction: the pushes, for which it looks through up to so many rows, and the answer.
-func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*look.Trace) (looked int, err error) {
+func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*Trace) (looked int, err error) {
 	if len(traces) == 0 {
 		return 0, nil
 	}
@@ -98,7 +97,7 @@ func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*look.Tr
 
 // lastSeen tells when a Mecha was there for the last time, as far as the file has it.
 func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
-	h, err := healthOf(x, id)
+	h, err := HealthOf(x, id)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -110,7 +109,7 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return sawSend(x, h.used, relay.Position(sent))
+	return SawSend(x, h.Used, relay.Position(sent))
 }
 
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
@@ -118,10 +117,10 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
 	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
 
-// sawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
+// SawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
 // newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
 // later. A message that an operator sent for it from a console is no sign of it.
-func sawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
+func SawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
 	if newest == 0 || !newest.Time().After(used) {
 		return used, nil
 	}
@@ -134,9 +133,9 @@ func sawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, er
 
 // sawRecipient gives the latest time at which the trace itself shows the recipient. The file has
 // the time of its last request only to about a minute.
-func sawRecipient(t *look.Trace) (at time.Time) {
+func sawRecipient(t *Trace) (at time.Time) {
 	for _, s := range t.Steps {
-		if s.What != look.StepAccepted && s.Key != "" {
+		if s.What != StepAccepted && s.Key != "" {
 			at = later(at, s.At)
 		}
 	}
@@ -155,14 +154,14 @@ func later(a, b time.Time) time.Time {
 
 // order puts the steps in the order of time, and notes in the situation when the recipient was
 // sent the message, and when it had it.
-func order(t *look.Trace) {
+func order(t *Trace) {
 	for _, s := range t.Steps {
 		at := &t.Situation.HadAt
 		switch s.What {
-		case look.StepPushed:
+		case StepPushed:
 			t.Situation.Sockets++
 			at = &t.Situation.PushedAt
-		case look.StepClaimed, look.StepDelivered:
+		case StepClaimed, StepDelivered:
 		default:
 			continue
 		}
@@ -170,20 +169,20 @@ func order(t *look.Trace) {
 			*at = s.At
 		}
 	}
-	slices.SortStableFunc(t.Steps, func(a, b look.Step) int {
+	slices.SortStableFunc(t.Steps, func(a, b Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a.What), rank(b.What)))
 	})
 }
 
 // rank orders the steps of one millisecond: these come before all others.
-func rank(k look.StepKind) uint {
-	return uint(slices.Index([]look.StepKind{look.StepAccepted, look.StepReturned, look.StepPushed}, k))
+func rank(k StepKind) uint {
+	return uint(slices.Index([]StepKind{StepAccepted, StepReturned, StepPushed}, k))
 }
 
 // trace reads what one transaction has of a message's life: its receipts, and the situation. A
 // message that retention removes meanwhile is MessageNotFound.
-func trace(x *engine.Rx, m *relay.Message) (*look.Trace, error) {
-	t := &look.Trace{Message: m}
+func trace(x *engine.Rx, m *relay.Message) (*Trace, error) {
+	t := &Trace{Message: m}
 	s := &t.Situation
 	s.Message = m
 	if err := traceReceipts(x, t); err != nil {
@@ -204,20 +203,20 @@ func trace(x *engine.Rx, m *relay.Message) (*look.Trace, error) {
 const liveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
-func traceReceipts(x *engine.Rx, t *look.Trace) error {
+func traceReceipts(x *engine.Rx, t *Trace) error {
 	var key, receipt int64
 	_, err := x.C.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
 		"SELECT sender_key, idempotency_key, receipt FROM message WHERE position = ?", int64(t.Message.Position))
 	if err != nil {
 		return err
 	}
-	accepted := look.Step{At: t.Message.CreatedAt, What: look.StepAccepted}
-	if err := nameKey(x, &accepted, key); err != nil {
+	accepted := Step{At: t.Message.CreatedAt, What: StepAccepted}
+	if err := NameKey(x, &accepted, key); err != nil {
 		return err
 	}
 	t.Steps = append(t.Steps, accepted)
 	for receipt != 0 {
-		s, previous, err := step(x, receipt)
+		s, previous, err := ReadStep(x, receipt)
 		if err != nil {
 			return err
 		}
@@ -231,8 +230,8 @@ func traceReceipts(x *engine.Rx, t *look.Trace) error {
 	return nil
 }
 
-// step reads the receipt at a position as a Step, and the position of the one before it.
-func step(x *engine.Rx, position int64) (s look.Step, previous int64, err error) {
+// ReadStep reads the receipt at a position as a Step, and the position of the one before it.
+func ReadStep(x *engine.Rx, position int64) (s Step, previous int64, err error) {
 	var state relay.State
 	var status, key int64
 	var notice relay.Notice
@@ -251,34 +250,34 @@ func step(x *engine.Rx, position int64) (s look.Step, previous int64, err error)
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
-	if s.What == look.StepClaimed {
+	if s.What == StepClaimed {
 		s.Worker, s.Detail = s.Detail, ""
 	}
-	return s, previous, nameKey(x, &s, key)
+	return s, previous, NameKey(x, &s, key)
 }
 
-func stepKind(state relay.State, status string, notice relay.Notice) look.StepKind {
+func stepKind(state relay.State, status string, notice relay.Notice) StepKind {
 	switch {
 	case notice == relay.NoticeOverdue:
-		return look.StepOverdue
+		return StepOverdue
 	case notice == relay.NoticeFull:
-		return look.StepFull
+		return StepFull
 	case notice == relay.NoticeClaimed:
-		return look.StepClaimed
+		return StepClaimed
 	case notice == relay.NoticeReturned:
-		return look.StepReturned
+		return StepReturned
 	case state == relay.Expired:
-		return look.StepExpired
+		return StepExpired
 	case status == "":
-		return look.StepDelivered
+		return StepDelivered
 	case relay.ReportsProgress(status):
-		return look.StepProgress
+		return StepProgress
 	}
-	return look.StepAcknowledged
+	return StepAcknowledged
 }
 
-// nameKey sets the key of a step.
-func nameKey(x *engine.Rx, s *look.Step, number int64) error {
+// NameKey sets the key of a step.
+func NameKey(x *engine.Rx, s *Step, number int64) error {
 	_, err := x.C.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
@@ -286,7 +285,7 @@ func nameKey(x *engine.Rx, s *look.Step, number int64) error {
 
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
 // messages. It returns where the next page begins; 0 if there is none.
-func tracePushes(x *engine.Rx, after relay.Position, traces ...*look.Trace) (next relay.Position, err error) {
+func tracePushes(x *engine.Rx, after relay.Position, traces ...*Trace) (next relay.Position, err error) {
 	found := make([][]progress.Pushed, len(traces))
 	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	next, rows, err := progress.ReadPushes(r, 0, func(p progress.Pushed) {
@@ -301,8 +300,8 @@ func tracePushes(x *engine.Rx, after relay.Position, traces ...*look.Trace) (nex
 	}
 	for i, t := range traces {
 		for _, p := range found[i] {
-			s := look.Step{At: relay.UnixMilli(p.At), What: look.StepPushed}
-			if err := nameKey(x, &s, p.Key); err != nil {
+			s := Step{At: relay.UnixMilli(p.At), What: StepPushed}
+			if err := NameKey(x, &s, p.Key); err != nil {
 				return 0, err
 			}
 			t.Steps = append(t.Steps, s)

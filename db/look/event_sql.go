@@ -1,0 +1,64 @@
+package look
+
+import (
+	"cmp"
+	"slices"
+
+	"relay/db/internal/engine"
+	"relay/db/internal/messages"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// Latest gives the position of the last event; 0 if there is none. Events goes on from
+// there.
+func (i *Inspector) Latest() (relay.Position, error) {
+	return See(i, func(x *engine.Rx) (relay.Position, error) {
+		p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
+		return relay.Position(p), err
+	})
+}
+
+// Events reads up to limit events after a position, in commit order. If it gives fewer
+// than limit, there are no more.
+func (i *Inspector) Events(after relay.Position, limit int) ([]Event, error) {
+	return See(i, func(x *engine.Rx) ([]Event, error) { return Events(x, after, limit) })
+}
+
+func Events(x *engine.Rx, after relay.Position, limit int) ([]Event, error) {
+	some, err := messages.After(x, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ReceiptEvents(x, x.C.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range some {
+		list = append(list, Event{Position: m.Position, Message: m, Step: Step{At: m.CreatedAt, What: StepAccepted}})
+	}
+	slices.SortFunc(list, func(a, b Event) int { return cmp.Compare(a.Position, b.Position) })
+	return list[:min(len(list), limit)], nil
+}
+
+// ReceiptEvents makes events of rows of receipt: each has its position, and that of its message. It
+// leaves out those of messages that were removed.
+func ReceiptEvents(x *engine.Rx, r *sqlite.Rows) (list []Event, err error) {
+	var of []relay.Position
+	for r.Next() {
+		list, of = append(list, Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	for n := range list {
+		e := &list[n]
+		if e.Step, _, err = ReadStep(x, int64(e.Position)); err != nil {
+			return nil, err
+		}
+		if e.Message, err = messages.At(x, of[n]); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(list, func(e Event) bool { return e.Message == nil }), nil
+}
