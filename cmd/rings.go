@@ -17,7 +17,7 @@ import (
 	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"
 	_ "relay/cmd/conformance/ring"
-	_ "relay/cmd/console" // with http/console
+	_ "relay/cmd/console" // with http/console db/look/survey
 	_ "relay/cmd/demo"
 	_ "relay/cmd/documents" // with http/documents http/client/documents_test.go ws/documents_test.go
 	_ "relay/cmd/mcp/ring"

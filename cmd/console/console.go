@@ -17,8 +17,8 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
-	"relay/db"
 	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/http/console"
 	"relay/ws"
 )
@@ -86,7 +86,7 @@ func (a *app) console(ctx context.Context, in *look.Inspector, addr string) erro
 			"relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
 	}
 	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
-	c := console.New(console.Config{Store: db.Console{Inspector: in}, Upgrade: ws.Feed, Logger: log,
+	c := console.New(console.Config{Store: survey.Inspector{Inspector: in}, Upgrade: ws.Feed, Logger: log,
 		Version: cli.BuildVersion().Version, Name: in.Name(consoleName)})
 	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: serve.Beside.Header, ReadTimeout: serve.Beside.Body,
 		WriteTimeout: serve.AnswerTimeout, IdleTimeout: serve.Beside.Idle, MaxHeaderBytes: serve.Beside.MaxHeaders,

@@ -14,7 +14,8 @@ import (
 // there.
 func (i *Inspector) Latest() (relay.Position, error) {
 	return See(i, func(x *engine.Rx) (relay.Position, error) {
-		p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
+		p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) " +
+			"FROM receipt), 0))")
 		return relay.Position(p), err
 	})
 }
@@ -30,7 +31,9 @@ func Events(x *engine.Rx, after relay.Position, limit int) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := ReceiptEvents(x, x.C.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
+	list, err := ReceiptEvents(x,
+		x.C.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?",
+			int64(after), int64(limit)))
 	if err != nil {
 		return nil, err
 	}

@@ -89,14 +89,18 @@ func (i *Inspector) Number(a relay.Address) (relay.MechaNumber, error) {
 // status; "" keeps all.
 func keepStatus(p *relay.Page, status string) {
 	if status != "" {
-		p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool { return m.Ack == nil || m.Ack.Status != status })
+		p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool {
+			return m.Ack == nil || m.Ack.Status != status
+		})
 	}
 }
 
 const textBytes = 4 << 20 // bytes of payloads that are read in one view; a single payload may have more
 
 // withText gives the messages of a list whose payload has the text.
-func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text string) (found []*relay.Message, err error) {
+func (i *Inspector) withText(
+	ctx context.Context, list []*relay.Message, text string,
+) (found []*relay.Message, err error) {
 	lower := bytes.ToLower([]byte(text))
 	for len(list) > 0 {
 		n, size := 0, 0
@@ -133,14 +137,16 @@ func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
 // without their cards.
 func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
 	return See(i, func(x *engine.Rx) ([]relay.Entry, error) {
-		return directory.Entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
+		return directory.Entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?",
+			string(after), int64(limit))
 	})
 }
 
 // Addresses lists up to limit registered addresses that begin with prefix, sorted.
 func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) {
 	return See(i, func(x *engine.Rx) ([]relay.Address, error) {
-		r := x.C.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix, int64(limit))
+		r := x.C.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 "+
+			"ORDER BY address LIMIT ?2", prefix, int64(limit))
 		return engine.All(r, func(r *sqlite.Rows) relay.Address { return relay.Address(r.Text(0)) })
 	})
 }

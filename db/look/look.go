@@ -1,6 +1,9 @@
-// Package look has the values that are read of a store's file beside a server: the
-// life of a message, what waits for a Mecha, the flow of events. db.Inspector reads them.
-// Whoever imports this package alone, as the console does, cannot reach what writes.
+// Package look reads a store's file beside a server, or without one: messages and their traces, what
+// waits for a Mecha, the directory, the audit log, the flow of events, and counts of it all.
+//
+// An Inspector reads in a process of its own. Nothing that it has leads to the writer, and SQLite
+// refuses each write on its connections. ReadTrace and the other functions that take an engine.Rx
+// or a Viewer serve the store's own reads, too. What only the console reads is in package survey.
 package look
 
 import (

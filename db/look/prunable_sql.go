@@ -16,7 +16,9 @@ import (
 func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r relay.Pruned, err error) {
 	const rows = 20_000
 	for r.More = true; r.More; {
-		err := i.Scan(ctx, func(x *engine.Rx) error { return retention.CountPrunable(x, &r, relay.PositionAt(before), now, rows) })
+		err := i.Scan(ctx, func(x *engine.Rx) error {
+			return retention.CountPrunable(x, &r, relay.PositionAt(before), now, rows)
+		})
 		if err != nil || ctx.Err() != nil {
 			return r, errors.Join(err, ctx.Err())
 		}

@@ -98,7 +98,8 @@ func (s *statsCount) countMechas(x *engine.Rx) error {
 		s.Keys, s.KeysExpired, s.KeysRevoked = int(r.Int(0)), int(r.Int(1)), int(r.Int(2))
 	},
 		`SELECT count(*) FILTER (WHERE revoked_at IS NULL AND coalesce(expires_at, ?1 + 1) > ?1),
-			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`, x.Now.UnixMilli())
+			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`,
+		x.Now.UnixMilli())
 	return err
 }
 
@@ -128,8 +129,10 @@ func (s *statsCount) findLast(x *engine.Rx) error {
 func (s *statsCount) countMessages(x *engine.Rx) error {
 	const rows = 256 // between two looks at the clock
 	began := time.Now()
-	r := x.C.Query(`SELECT position, sender, recipient, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
-		FROM message WHERE position > ?1 AND position <= ?2 ORDER BY position`, int64(s.read), int64(s.last), x.Now.UnixMilli())
+	r := x.C.Query(
+		`SELECT position, sender, recipient, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
+		FROM message WHERE position > ?1 AND position <= ?2 ORDER BY position`,
+		int64(s.read), int64(s.last), x.Now.UnixMilli())
 	for n := 1; r.Next(); n++ {
 		s.count(r)
 		if n%rows == 0 && time.Since(began) >= statsView {

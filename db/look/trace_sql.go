@@ -55,7 +55,9 @@ func HidePushes(t *Trace) {
 // ReadTrace tells the life of a message to somebody with a right, but not when the recipient was
 // last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
 // through in all.
-func ReadTrace(ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int) (t *Trace, looked int, err error) {
+func ReadTrace(
+	ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int,
+) (t *Trace, looked int, err error) {
 	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*Trace, error) {
 		m, err := messages.For(x, id, may)
 		if err != nil {
@@ -188,7 +190,8 @@ func trace(x *engine.Rx, m *relay.Message) (*Trace, error) {
 	if err := traceReceipts(x, t); err != nil {
 		return nil, err
 	}
-	alive, err := x.C.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE m.id = ?2", x.Now.UnixMilli(), int64(m.Recipient))
+	alive, err := x.C.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+
+		") FROM mecha m WHERE m.id = ?2", x.Now.UnixMilli(), int64(m.Recipient))
 	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
 		return t, err
 	}
@@ -287,7 +290,8 @@ func NameKey(x *engine.Rx, s *Step, number int64) error {
 // messages. It returns where the next page begins; 0 if there is none.
 func tracePushes(x *engine.Rx, after relay.Position, traces ...*Trace) (next relay.Position, err error) {
 	found := make([][]progress.Pushed, len(traces))
-	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
+	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?",
+		int64(after), int64(pushPage))
 	next, rows, err := progress.ReadPushes(r, 0, func(p progress.Pushed) {
 		for i, t := range traces {
 			if p.Message == t.Message.Position {

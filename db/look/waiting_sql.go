@@ -75,7 +75,8 @@ type Health struct {
 }
 
 const mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
-	"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
+	"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id " +
+	"WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
 
 func HealthOf(x *engine.Rx, id relay.MechaNumber) (h Health, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {
@@ -86,7 +87,9 @@ func HealthOf(x *engine.Rx, id relay.MechaNumber) (h Health, err error) {
 
 // countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
-func countWaitingFor(x *engine.Rx, w *Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+func countWaitingFor(
+	x *engine.Rx, w *Waiting, id relay.MechaNumber, from relay.Position,
+) (next relay.Position, rows int, err error) {
 	pending, args, err := mailbox.Pending(x, id, from, mailbox.InboxRows)
 	if err != nil {
 		return 0, 0, err
@@ -98,8 +101,10 @@ func countWaitingFor(x *engine.Rx, w *Waiting, id relay.MechaNumber, from relay.
 		w.Overdue += int(r.Int(3))
 		w.Held += int(r.Int(4))
 		w.Deferred += int(r.Int(5))
-	}, `SELECT count(*), max(position), count(alive), count(alive) FILTER (WHERE ack_by <= ?), count(alive) FILTER (WHERE key IS NOT NULL), count(alive) FILTER (WHERE key IS NULL AND until IS NOT NULL)
+	},
+		`SELECT count(*), max(position), count(alive), count(alive) FILTER (WHERE ack_by <= ?), count(alive) FILTER (WHERE key IS NOT NULL), count(alive) FILTER (WHERE key IS NULL AND until IS NOT NULL)
 		FROM (SELECT m.position, m.ack_by, a.key, a.until, iif(m.expires_at IS NULL OR m.expires_at > ?, 1, NULL) AS alive
-			FROM (`+pending+`) p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position)`, append([]any{now, now}, args...)...)
+			FROM (`+pending+`) p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position)`,
+		append([]any{now, now}, args...)...)
 	return next, rows, err
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
 	"relay/db/look"
 	"relay/db/look/survey"
 	"relay/db/relay"
@@ -141,7 +140,7 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		in := db.Console{Inspector: file}
+		in := survey.Inspector{Inspector: file}
 		m := s.mustSend(0, alice, "operator^demo", `{}`)
 		want := func(seen bool) {
 			t.Helper()

@@ -20,6 +20,7 @@ import (
 
 	"relay/db"
 	"relay/db/look"
+	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/db/scratch"
 	"relay/http/console"
@@ -169,7 +170,7 @@ func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config := console.Config{Store: db.Console{Inspector: in}, Upgrade: ws.Feed, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
+	config := console.Config{Store: survey.Inspector{Inspector: in}, Upgrade: ws.Feed, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
 	if live {
 		config.Live, config.Operator = s, operator.New(s.DB, maria, "operator^demo")
 	}

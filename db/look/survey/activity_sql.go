@@ -1,4 +1,4 @@
-package db
+package survey
 
 import (
 	"cmp"
@@ -11,14 +11,13 @@ import (
 	"relay/db/internal/progress"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
-	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
-func (i Console) Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) (survey.Activity, error) { return activity(x, after, span, limit) })
+func (i Inspector) Activity(after relay.Position, span time.Duration, limit int) (Activity, error) {
+	return look.See(i.Inspector, func(x *engine.Rx) (Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -37,7 +36,9 @@ const (
 
 // inSpans reads, by one of these queries, what happened after a position and up to another one, in
 // spans of the given length: f gets the number of each span in which something did since 1970, and its row.
-func inSpans(x *engine.Rx, after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows)) error {
+func inSpans(
+	x *engine.Rx, after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows),
+) error {
 	for {
 		first, err := x.C.Number(next, int64(after), int64(upto))
 		if err != nil || first == 0 {
@@ -52,11 +53,12 @@ func inSpans(x *engine.Rx, after, upto relay.Position, span time.Duration, next,
 	}
 }
 
-func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int) (a survey.Activity, err error) {
+func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int) (a Activity, err error) {
 	a.Upto = relay.MaxPosition
 	last := after
 	for _, table := range []string{"message", "receipt"} {
-		full, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT 1 OFFSET ?", int64(after), int64(limit-1))
+		full, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT 1 OFFSET ?",
+			int64(after), int64(limit-1))
 		if err != nil {
 			return a, err
 		}
@@ -73,20 +75,20 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	if !a.More {
 		a.Upto = last
 	}
-	spans := map[int64]*survey.Span{}
-	at := func(n int64) *survey.Span {
+	spans := map[int64]*Span{}
+	at := func(n int64) *Span {
 		if spans[n] == nil {
-			spans[n] = &survey.Span{Begin: time.UnixMilli(n * span.Milliseconds())}
+			spans[n] = &Span{Begin: time.UnixMilli(n * span.Milliseconds())}
 		}
 		return spans[n]
 	}
 	err = inSpans(x, after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
-		at(n).Add(survey.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
+		at(n).Add(Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
 	})
 	settled, failed := messages.WithFailed(x, spanSettled)
 	if err = cmp.Or(err, failed); err == nil {
 		err = inSpans(x, after, a.Upto, span, nextReceipt, settled, func(n int64, r *sqlite.Rows) {
-			at(n).Add(survey.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
+			at(n).Add(Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
 				Lag: time.Duration(r.Int(4)) * time.Millisecond, MaxLag: time.Duration(r.Int(5)) * time.Millisecond})
 		})
 	}
@@ -96,17 +98,18 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	for _, s := range spans {
 		a.Spans = append(a.Spans, *s)
 	}
-	slices.SortFunc(a.Spans, func(a, b survey.Span) int { return a.Begin.Compare(b.Begin) })
+	slices.SortFunc(a.Spans, func(a, b Span) int { return a.Begin.Compare(b.Begin) })
 	return a, nil
 }
 
 // Back gives the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
-func (i Console) Back(since time.Time, most int) (relay.Position, error) {
+func (i Inspector) Back(since time.Time, most int) (relay.Position, error) {
 	return look.See(i.Inspector, func(x *engine.Rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
-			at, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
+			at, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?",
+				int64(p), int64(most))
 			if err != nil {
 				return p, err
 			}
@@ -121,7 +124,7 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 	UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
 
 // Newest reads the newest events, up to limit, the oldest first.
-func (i Console) Newest(limit int) ([]look.Event, error) {
+func (i Inspector) Newest(limit int) ([]look.Event, error) {
 	return look.See(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
 		at, err := x.C.Number(newestPosition, int64(limit))
@@ -140,7 +143,7 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
-func (i Console) Dead(since time.Time, limit int) ([]look.Event, error) {
+func (i Inspector) Dead(since time.Time, limit int) ([]look.Event, error) {
 	return look.See(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
 		text, err := messages.WithFailed(x, deadSince)
 		if err != nil {
@@ -155,12 +158,13 @@ const newestPushes = 50
 
 const (
 	pushesAfter = "SELECT position, notes FROM push WHERE position > ? ORDER BY position"
-	lastPushes  = "SELECT position, notes FROM (SELECT position, notes FROM push ORDER BY position DESC LIMIT ?) ORDER BY position"
+	lastPushes  = "SELECT position, notes FROM (SELECT position, notes FROM push ORDER BY position DESC LIMIT ?) " +
+		"ORDER BY position"
 )
 
 // Pushes reads the notes that messages were written to sockets, from the rows after a position,
 // which is none of the shared order; up to about limit of them. next is where to go on.
-func (i Console) Pushes(after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
+func (i Inspector) Pushes(after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(pushesAfter, int64(after)), after, limit)
 		return err
@@ -169,7 +173,7 @@ func (i Console) Pushes(after relay.Position, limit int) (list []look.Event, nex
 }
 
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
-func (i Console) NewestPushes(limit int) (list []look.Event, next relay.Position, err error) {
+func (i Inspector) NewestPushes(limit int) (list []look.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
@@ -179,7 +183,9 @@ func (i Console) NewestPushes(limit int) (list []look.Event, next relay.Position
 
 // pushEvents makes events of the last limit notes of some rows. Notes of messages that were
 // removed are left out.
-func pushEvents(x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
+func pushEvents(
+	x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int,
+) (list []look.Event, next relay.Position, err error) {
 	var notes []progress.Pushed
 	last, _, err := progress.ReadPushes(r, limit*newestPushes, func(p progress.Pushed) { notes = append(notes, p) })
 	if next = max(after, last); err != nil {

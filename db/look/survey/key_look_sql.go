@@ -1,4 +1,4 @@
-package db
+package survey
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
-	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -23,17 +22,18 @@ const hasKeyText = "(? = '' OR instr(lower(m.address || ' ' || k.label || ' ' ||
 const countKeys = "SELECT state, count(*) FROM (" + lookedKeys + hasKeyText + ") GROUP BY state"
 
 func pageOfKeys(where string) string {
-	return "SELECT public_id, address, label, created_at, expires_at, revoked_at, used, broadcast, secret, state FROM (" + lookedKeys + where + `)
+	return "SELECT public_id, address, label, created_at, expires_at, revoked_at, used, broadcast, secret, state FROM (" +
+		lookedKeys + where + `)
 		WHERE ? IN (-1, state) ORDER BY state, CASE state WHEN 0 THEN expires_at WHEN 2 THEN -used WHEN 3 THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`
 }
 
 // Keys reads a page of all keys. It looks at each of them, some million a second: a relay has
 // few of them against its messages.
-func (i Console) Keys(q survey.KeyQuery) (p survey.KeyPage, err error) {
+func (i Inspector) Keys(q KeyQuery) (p KeyPage, err error) {
 	text := strings.ToLower(q.Text)
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		now := x.Now.UnixMilli()
-		r := x.C.Query(countKeys, now, x.Now.Add(survey.KeySoon).UnixMilli(), text, text)
+		r := x.C.Query(countKeys, now, x.Now.Add(KeySoon).UnixMilli(), text, text)
 		for r.Next() {
 			p.Counts[r.Int(0)] = int(r.Int(1))
 		}
@@ -47,16 +47,18 @@ func (i Console) Keys(q survey.KeyQuery) (p survey.KeyPage, err error) {
 }
 
 // keyPage reads a page of the keys k of the Mechas m for which a condition holds.
-func keyPage(x *engine.Rx, q survey.KeyQuery, where string, args ...any) (list []survey.Key, more bool, err error) {
+func keyPage(x *engine.Rx, q KeyQuery, where string, args ...any) (list []Key, more bool, err error) {
 	state := int64(-1)
 	if q.State != nil {
 		state = int64(*q.State)
 	}
-	args = append([]any{x.Now.UnixMilli(), x.Now.Add(survey.KeySoon).UnixMilli()}, args...)
-	return engine.Page(x.C.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...), q.Limit, readLookedKey)
+	args = append([]any{x.Now.UnixMilli(), x.Now.Add(KeySoon).UnixMilli()}, args...)
+	return engine.Page(x.C.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...),
+		q.Limit, readLookedKey)
 }
 
-func readLookedKey(r *sqlite.Rows) (survey.Key, error) {
-	return survey.Key{ID: relay.KeyID(r.Text(0)), Mecha: relay.Address(r.Text(1)), Label: r.Text(2), CreatedAt: relay.UnixMilli(r.Int(3)), ExpiresAt: relay.UnixMilli(r.Int(4)),
-		RevokedAt: relay.UnixMilli(r.Int(5)), LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: survey.KeyState(r.Int(9))}, nil
+func readLookedKey(r *sqlite.Rows) (Key, error) {
+	return Key{ID: relay.KeyID(r.Text(0)), Mecha: relay.Address(r.Text(1)), Label: r.Text(2),
+		CreatedAt: relay.UnixMilli(r.Int(3)), ExpiresAt: relay.UnixMilli(r.Int(4)), RevokedAt: relay.UnixMilli(r.Int(5)),
+		LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: KeyState(r.Int(9))}, nil
 }

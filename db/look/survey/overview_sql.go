@@ -1,4 +1,4 @@
-package db
+package survey
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
-	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -30,8 +29,8 @@ var (
 	leastCounted   = 20      // the least share of a Mecha of overviewRows
 )
 
-// Console is an Inspector with the reads of package console.
-type Console struct{ *look.Inspector }
+// Inspector is an Inspector with the reads of package console.
+type Inspector struct{ *look.Inspector }
 
 // Overview tells what waits for whom. Messages that were accepted before late count in
 // Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
@@ -39,7 +38,7 @@ type Console struct{ *look.Inspector }
 // in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
 // them. Only one that takes long pauses between them (scan): somebody waits for it.
 // The boxes are in no order.
-func (i Console) Overview(ctx context.Context, late time.Time) (o survey.Overview, err error) {
+func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
 	view := func(f func(*engine.Rx) error) error {
 		if time.Since(began) < overviewHaste && ctx.Err() == nil {
@@ -64,7 +63,7 @@ func (i Console) Overview(ctx context.Context, late time.Time) (o survey.Overvie
 		return o, err
 	}
 	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), look.DiskFree(i.Path())
-	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), survey.MostCounted)
+	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
 		err := view(func(x *engine.Rx) error {
@@ -106,14 +105,16 @@ type waitingMessage struct {
 
 // ofWaiting are the columns of a waitingMessage, of a message m and its row a of attempt. Its
 // argument ?1 is now, in Unix ms.
-const ofWaiting = "m.position, coalesce(m.expires_at <= ?1, 0), coalesce(m.ack_by <= ?1, 0), a.key IS NOT NULL, a.key IS NULL AND a.until IS NOT NULL"
+const ofWaiting = "m.position, coalesce(m.expires_at <= ?1, 0), coalesce(m.ack_by <= ?1, 0), a.key IS NOT NULL, " +
+	"a.key IS NULL AND a.until IS NOT NULL"
 
 func readWaiting(r *sqlite.Rows) waitingMessage {
 	return waitingMessage{relay.Position(r.Int(0)), r.Int(1) != 0, r.Int(2) != 0, r.Int(3) != 0, r.Int(4) != 0}
 }
 
 // unindexedWaiting are the messages to or from a Mecha, or with 0 all, after a position.
-const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sender FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR ?3 IN (recipient, sender)) ORDER BY position LIMIT ?4) p
+const unindexedWaiting = "SELECT " + ofWaiting +
+	`, m.recipient, p.open, m.sender FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR ?3 IN (recipient, sender)) ORDER BY position LIMIT ?4) p
 	CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position AND p.open = 1`
 
 // readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
@@ -145,7 +146,8 @@ func (v *overview) seen(x *engine.Rx, id relay.MechaNumber) (liveKeys int, at ti
 }
 
 // mechasWaiting are the next Mechas, and whether received has a pending message of them.
-const mechasWaiting = "SELECT id, EXISTS (SELECT 1 FROM received WHERE mecha = id AND open = 1) FROM mecha WHERE id > ? ORDER BY id LIMIT ?"
+const mechasWaiting = "SELECT id, EXISTS (SELECT 1 FROM received WHERE mecha = id AND open = 1) FROM mecha " +
+	"WHERE id > ? ORDER BY id LIMIT ?"
 
 // findWaiting finds the Mechas after a number for which messages wait, up to overviewMechas.
 func (v *overview) findWaiting(x *engine.Rx, from int64) (last int64, more bool, err error) {
@@ -161,8 +163,8 @@ func (v *overview) findWaiting(x *engine.Rx, from int64) (last int64, more bool,
 }
 
 // box makes the box of one Mecha alone.
-func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b survey.Box, err error) {
-	v := overview{late: late, counted: survey.MostCounted, looked: survey.MostCounted}
+func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b Box, err error) {
+	v := overview{late: late, counted: MostCounted, looked: MostCounted}
 	if err := v.readUnindexed(x, int64(id)); err != nil {
 		return b, err
 	}
@@ -170,15 +172,17 @@ func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b survey.Box,
 }
 
 const (
-	waitingOf     = "SELECT position FROM received WHERE mecha = ?2 AND open = 1 AND position <= ?3 ORDER BY position LIMIT ?4"
+	waitingOf = "SELECT position FROM received WHERE mecha = ?2 AND open = 1 AND position <= ?3 " +
+		"ORDER BY position LIMIT ?4"
 	countWaiting  = "SELECT count(*), count(*) FILTER (WHERE position < ?1) FROM (" + waitingOf + ")"
-	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
+	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf +
+		") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
 	countAttempts = `SELECT count(key), count(*) - count(key) FROM (SELECT message, key, until FROM attempt INDEXED BY attempt_recipient WHERE recipient = ?2 LIMIT ?3) a
 		CROSS JOIN message m ON m.position = a.message AND (m.expires_at IS NULL OR m.expires_at > ?1) WHERE a.until IS NOT NULL`
 )
 
 // box counts what waits for a Mecha.
-func (v *overview) box(x *engine.Rx, id int64) (b survey.Box, err error) {
+func (v *overview) box(x *engine.Rx, id int64) (b Box, err error) {
 	b.Number = relay.MechaNumber(id)
 	if b.Mecha, err = engine.Address(x, id); err != nil {
 		return b, err
@@ -191,7 +195,8 @@ func (v *overview) box(x *engine.Rx, id int64) (b survey.Box, err error) {
 		return b, err
 	}
 	rows := 0
-	_, err = x.C.Row(func(r *sqlite.Rows) { rows, b.Late = int(r.Int(0)), int(r.Int(1)) }, countWaiting, int64(v.late), id, int64(v.upto), int64(v.counted+1))
+	_, err = x.C.Row(func(r *sqlite.Rows) { rows, b.Late = int(r.Int(0)), int(r.Int(1)) }, countWaiting, int64(v.late), id,
+		int64(v.upto), int64(v.counted+1))
 	if err != nil {
 		return b, err
 	}
@@ -208,18 +213,19 @@ func (v *overview) box(x *engine.Rx, id int64) (b survey.Box, err error) {
 	b.Pending = rows
 	v.add(&b, x.IDs, oldest, true)
 	v.add(&b, x.IDs, v.unindexed[id], false)
-	if b.Pending > survey.MostCounted {
-		b.Pending, b.Late, b.More = survey.MostCounted, min(b.Late, survey.MostCounted), true
+	if b.Pending > MostCounted {
+		b.Pending, b.Late, b.More = MostCounted, min(b.Late, MostCounted), true
 	}
 	if rows > len(oldest) { // there are others, which may be held
-		_, err = x.C.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, x.Now.UnixMilli(), id, int64(v.counted))
+		_, err = x.C.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts,
+			x.Now.UnixMilli(), id, int64(v.counted))
 	}
 	return b, err
 }
 
 // add adds messages to a box, in order. counted tells that Pending and Late have them already,
 // also those that are dead.
-func (v *overview) add(b *survey.Box, ids *relay.IDs, all []waitingMessage, counted bool) {
+func (v *overview) add(b *Box, ids *relay.IDs, all []waitingMessage, counted bool) {
 	for _, m := range all {
 		if m.dead && !counted {
 			continue
@@ -261,11 +267,12 @@ const (
 	lastMessage    = "SELECT max(position) FROM message"
 	lastReceipt    = "SELECT max(position) FROM receipt"
 	lastAct        = "SELECT at FROM audit ORDER BY id DESC LIMIT 1"
-	countUnindexed = "SELECT count(*) FROM (SELECT 1 FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsReceived + ") LIMIT ?)"
+	countUnindexed = "SELECT count(*) FROM (SELECT 1 FROM message m WHERE position > ? AND NOT EXISTS (" +
+		file.IndexedAsReceived + ") LIMIT ?)"
 )
 
 // FileState looks at the file.
-func (i Console) FileState() (s survey.FileState, err error) {
+func (i Inspector) FileState() (s FileState, err error) {
 	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), look.DiskFree(i.Path())
 	if info, err := os.Stat(i.Path()); err == nil {
 		s.File = info.Size()
@@ -287,8 +294,9 @@ func (i Console) FileState() (s survey.FileState, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(survey.MostCounted))
-		s.Free, s.SchemaVersion, s.Unindexed, s.LastEvent, s.LastAct = free*size, int(version), int(unindexed), relay.Position(max(last, receipt)), relay.UnixMilli(act)
+		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(MostCounted))
+		s.Free, s.SchemaVersion, s.Unindexed, s.LastEvent, s.LastAct = free*size, int(version), int(unindexed),
+			relay.Position(max(last, receipt)), relay.UnixMilli(act)
 		if last != 0 {
 			s.First, s.Last = relay.Position(first).Time(), relay.Position(last).Time()
 		}

@@ -1,4 +1,4 @@
-package db
+package survey
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
-	"relay/db/look/survey"
 	"relay/db/relay"
 )
 
@@ -34,7 +33,7 @@ const pageOfMechas = `SELECT id, address, created_at FROM mecha INDEXED BY sqlit
 
 // Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
 // cost is that of the rows it passes over, which are those of one index.
-func (i Console) Mechas(q survey.MechaQuery) (list []survey.Known, more bool, err error) {
+func (i Inspector) Mechas(q MechaQuery) (list []Known, more bool, err error) {
 	except, err := json.Marshal(append([]relay.MechaNumber{}, q.Except...))
 	if err != nil {
 		return nil, false, err
@@ -45,8 +44,8 @@ func (i Console) Mechas(q survey.MechaQuery) (list []survey.Known, more bool, er
 			return err
 		}
 		r := x.C.Query(pageOfMechas, strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
-		list, more, err = engine.Page(r, q.Limit, func(r *sqlite.Rows) (survey.Known, error) {
-			return survey.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)),
+		list, more, err = engine.Page(r, q.Limit, func(r *sqlite.Rows) (Known, error) {
+			return Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)),
 				Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))}}, nil
 		})
 		if err != nil {
@@ -65,7 +64,7 @@ func (i Console) Mechas(q survey.MechaQuery) (list []survey.Known, more bool, er
 
 // Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
 // accepted before late count in Box.Late. Error: MechaNotFound.
-func (i Console) Mecha(a relay.Address, late time.Time) (s survey.MechaState, err error) {
+func (i Inspector) Mecha(a relay.Address, late time.Time) (s MechaState, err error) {
 	id, err := i.Number(a)
 	if err != nil {
 		return s, err
@@ -91,7 +90,7 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s survey.MechaState, er
 		if s.Leases, s.MoreLeases, err = leases(x, id); err != nil {
 			return err
 		}
-		s.Keys, s.MoreKeys, err = keyPage(x, survey.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
+		s.Keys, s.MoreKeys, err = keyPage(x, KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
 		return err
 	})
 	return s, err
@@ -100,21 +99,22 @@ func (i Console) Mecha(a relay.Address, late time.Time) (s survey.MechaState, er
 // pendingAges counts a Mecha's pending messages by inspect.PendingAges.
 func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 	end := int64(math.MaxInt64)
-	for n := range len(survey.PendingAges) + 1 {
+	for n := range len(PendingAges) + 1 {
 		begin := relay.Position(0)
-		if n < len(survey.PendingAges) {
-			begin = relay.PositionAt(x.Now.Add(-survey.PendingAges[n]))
+		if n < len(PendingAges) {
+			begin = relay.PositionAt(x.Now.Add(-PendingAges[n]))
 		}
-		pending, args, err := mailbox.Pending(x, id, begin, survey.MostCounted+1)
+		pending, args, err := mailbox.Pending(x, id, begin, MostCounted+1)
 		if err != nil {
 			return nil, err
 		}
-		rows, err := x.C.Number("SELECT count(*) FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position AND m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) WHERE p.position < ?",
+		rows, err := x.C.Number("SELECT count(*) FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position "+
+			"AND m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) WHERE p.position < ?",
 			append(args, x.Now.UnixMilli(), end)...)
 		if err != nil {
 			return nil, err
 		}
-		ages, end = append(ages, int(min(rows, survey.MostCounted))), int64(begin)
+		ages, end = append(ages, int(min(rows, MostCounted))), int64(begin)
 	}
 	return ages, nil
 }
@@ -125,18 +125,19 @@ const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT 
 		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until, a.message LIMIT ?`
 
 // leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
-func leases(x *engine.Rx, id relay.MechaNumber) (list []survey.Lease, more bool, err error) {
+func leases(x *engine.Rx, id relay.MechaNumber) (list []Lease, more bool, err error) {
 	r := x.C.Query(mechaLeases, int64(id), int64(leasesRead), int64(leasesShown+1))
-	return engine.Page(r, leasesShown, func(r *sqlite.Rows) (survey.Lease, error) {
-		return survey.Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
-			Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5), Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))}, nil
+	return engine.Page(r, leasesShown, func(r *sqlite.Rows) (Lease, error) {
+		return Lease{Message: x.IDs.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)),
+			Since: relay.Position(r.Int(2)).Time(), Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5),
+			Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))}, nil
 	})
 }
 
 // MechaHour counts what a Mecha received, sent and acknowledged since a time, in spans of the
 // given length. It looks at a bounded number of its newest messages.
-func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h survey.MechaHour, err error) {
-	h = survey.MechaHour{From: since}
+func (i Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h MechaHour, err error) {
+	h = MechaHour{From: since}
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		for _, side := range []struct {
 			of relay.Direction
@@ -148,7 +149,8 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 				return err
 			}
 			rows, first := 0, relay.Position(0)
-			r := x.C.Query("SELECT (position >> 12) / ?, count(*), min(position) FROM ("+positions+") GROUP BY 1 ORDER BY 1", append([]any{span.Milliseconds()}, args...)...)
+			r := x.C.Query("SELECT (position >> 12) / ?, count(*), min(position) FROM ("+positions+") GROUP BY 1 ORDER BY 1",
+				append([]any{span.Milliseconds()}, args...)...)
 			for r.Next() {
 				if first == 0 {
 					first = relay.Position(r.Int(2))
@@ -169,14 +171,15 @@ func (i Console) MechaHour(id relay.MechaNumber, since time.Time, span time.Dura
 }
 
 // acksOf counts the acknowledgements of the newest messages that a Mecha received.
-func acksOf(x *engine.Rx, h *survey.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
+func acksOf(x *engine.Rx, h *MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
 	positions, args, err := messages.NewestOf(x, id, relay.In, 0, ackRows)
 	if err != nil {
 		return err
 	}
 	h.Acked = map[int64]int{}
 	last := int64(0)
-	r := x.C.Query("SELECT m.acknowledged_at / ?, count(m.acknowledged_at), max(m.ack) FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position WHERE m.ack IS NOT NULL GROUP BY 1",
+	r := x.C.Query("SELECT m.acknowledged_at / ?, count(m.acknowledged_at), max(m.ack) FROM ("+positions+
+		") p CROSS JOIN message m ON m.position = p.position WHERE m.ack IS NOT NULL GROUP BY 1",
 		append([]any{span.Milliseconds()}, args...)...)
 	for r.Next() {
 		if last = max(last, r.Int(2)); !r.Null(0) && r.Int(0) >= since.UnixMilli()/span.Milliseconds() {
@@ -197,13 +200,14 @@ func acksOf(x *engine.Rx, h *survey.MechaHour, id relay.MechaNumber, since time.
 
 // profilesAfter are the next Mechas, and whether one of the conditions refuses each.
 func profilesAfter(conditions string) string {
-	return "SELECT m.id, m.address, FALSE" + conditions + " FROM mecha m LEFT JOIN profile p ON p.mecha = m.id WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?"
+	return "SELECT m.id, m.address, FALSE" + conditions + " FROM mecha m LEFT JOIN profile p ON p.mecha = m.id " +
+		"WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?"
 }
 
 // Profiles reads a page of the directory, in pieces, each of which sees the file as it is in its
 // turn. It looks through 20,000 Mechas at most; then the page may have fewer than Limit and a Next.
 // The end of ctx ends it between two pieces.
-func (i Console) Profiles(ctx context.Context, q survey.ProfileQuery) (p survey.ProfilePage, err error) {
+func (i Inspector) Profiles(ctx context.Context, q ProfileQuery) (p ProfilePage, err error) {
 	where, words := "", []any{}
 	for _, w := range q.Words {
 		where += " OR NOT (instr(lower(m.address), ?) OR coalesce(instr(lower(p.body), ?), 0))"
@@ -249,11 +253,11 @@ func (i Console) Profiles(ctx context.Context, q survey.ProfileQuery) (p survey.
 
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
-func (i Console) Listed(ids []relay.MechaNumber) ([]survey.Listed, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) ([]survey.Listed, error) { return listed(x, ids) })
+func (i Inspector) Listed(ids []relay.MechaNumber) ([]Listed, error) {
+	return look.See(i.Inspector, func(x *engine.Rx) ([]Listed, error) { return listed(x, ids) })
 }
 
-func listed(x *engine.Rx, ids []relay.MechaNumber) (all []survey.Listed, err error) {
+func listed(x *engine.Rx, ids []relay.MechaNumber) (all []Listed, err error) {
 	var late overview // the newest messages
 	if err := late.readUnindexed(x, 0); err != nil {
 		return nil, err
@@ -268,7 +272,7 @@ func listed(x *engine.Rx, ids []relay.MechaNumber) (all []survey.Listed, err err
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, survey.Listed{Entry: e, LastSeen: seen})
+			all = append(all, Listed{Entry: e, LastSeen: seen})
 		}
 	}
 	return all, nil

@@ -1,0 +1,133 @@
+package look_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"relay/db/internal/engine"
+	"relay/db/internal/sqlite"
+	"relay/db/look"
+	"relay/db/relay"
+)
+
+// Stats does not keep one state of the file open until it has read all messages, so the server can
+// start its log again meanwhile. Each message counts once, in the state that it has when it is read,
+// and those that come later do not count.
+func TestStatsReadInSeveralViews(t *testing.T) {
+	t.Cleanup(look.ShortViews())
+	d := open(t)
+	alice, bob := issue(t, d, "alice^demo"), issue(t, d, "bob^demo")
+	nonce := relay.NonceHash(0)
+	send := func() relay.MessageID {
+		t.Helper()
+		nonce++
+		m := &relay.SendMessage{At: time.Now(), Key: alice.Number, To: "bob^demo", Payload: []byte(`{}`), Nonce: nonce}
+		if err := m.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := d.Send(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent.ID
+	}
+	complete := func(id relay.MessageID) {
+		t.Helper()
+		nonce++
+		if _, err := d.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: bob.Number, ID: id, Status: relay.Completed, ClientTS: relay.FormatTime(time.Now()), Nonce: nonce}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const many = 600
+	var ids []relay.MessageID
+	for range many {
+		ids = append(ids, send())
+	}
+	in, err := look.Inspect(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+
+	c := look.NewCount()
+	see := func(f func(*engine.Rx) error) {
+		t.Helper()
+		if err := in.Point(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	see(c.FindLast)
+	see(c.CountMessages)
+	if c.Messages == 0 || c.Messages > many/2 {
+		t.Fatalf("the first view read %d of %d messages", c.Messages, many)
+	}
+	complete(ids[0])
+	complete(ids[many-2])
+	send()
+	for !c.Done() {
+		see(c.CountMessages)
+	}
+	see(c.FindBusiest)
+	if c.Messages != many || c.Queued != many-1 || c.Acknowledged != 1 || c.Expired != 0 || c.Oldest != ids[0] || c.OldestFor != "bob^demo" {
+		t.Errorf("counted in several views: %+v", c.Stats)
+	}
+	s, err := in.Stats(t.Context())
+	if err != nil || s.Messages != many+1 || s.Queued != many-1 || s.Acknowledged != 2 || s.Oldest != ids[1] {
+		t.Errorf("counted after it: %+v, %v", s, err)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if _, err := in.Stats(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v", err)
+	}
+	want := []look.Busy{{Mecha: "alice^demo", Sent: many + 1}, {Mecha: "bob^demo", Received: many + 1, Pending: many - 1}}
+	if len(s.Busiest) != 2 || s.Busiest[0] != want[0] || s.Busiest[1] != want[1] {
+		t.Errorf("busiest: %+v, want %+v", s.Busiest, want)
+	}
+}
+
+// The row of a removed Mecha can go with its last message while messages are counted. It has its
+// address in the figures all the same.
+func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
+	d := open(t)
+	alice := issue(t, d, "alice^demo")
+	issue(t, d, "bob^demo")
+	m := &relay.SendMessage{At: time.Now(), Key: alice.Number, To: "bob^demo", Payload: []byte(`{}`), Nonce: 1}
+	if err := m.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	path := d.Path()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := look.Inspect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	c := look.NewCount()
+	for _, f := range []func(*engine.Rx) error{c.FindLast, c.CountMessages} {
+		if err := in.Point(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byHand, err := sqlite.Open(path, sqlite.Writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, off := byHand.Row(nil, "PRAGMA foreign_keys = OFF")
+	if err := errors.Join(off, byHand.Exec("DELETE FROM mecha"), byHand.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Changed(); err != nil { // its addresses are not remembered
+		t.Fatal(err)
+	}
+	if err := in.Point(t.Context(), c.FindBusiest); err != nil || len(c.Busiest) != 2 || c.Busiest[0].Mecha != "alice^demo" || c.OldestFor != "bob^demo" {
+		t.Errorf("%+v, %v", c.Stats, err)
+	}
+}
