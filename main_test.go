@@ -49,7 +49,7 @@ var house = []row{
 	{"db/internal/dictionary", "db/cache db/internal/engine db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/engine", "db/file db/internal/late db/internal/names db/internal/readers db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/names", "db/cache db/internal/late db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
-	{"db/admin", "db/relay", "net/http github.com golang.org modernc.org database"},
+	{"db/admin", "db/file db/lock db/relay", "net/http github.com golang.org modernc.org database"},
 	{"db/file", "db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/late", "db/internal/sqlite", "os net github.com golang.org modernc.org database"},
 	{"db/internal/readers", "db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},

@@ -386,18 +386,6 @@ CREATE TABLE unlisted (
   sender    INTEGER NOT NULL
 ) STRICT;
 
--- What `relay prune` asks the process that serves to remove: all messages before a
--- position. `ended_at` is NULL until that is done. The command deletes its row.
-CREATE TABLE prune (
-  id       INTEGER PRIMARY KEY,
-  asked_at INTEGER NOT NULL,
-  before   INTEGER NOT NULL,
-  messages INTEGER NOT NULL DEFAULT 0,
-  bytes    INTEGER NOT NULL DEFAULT 0,
-  kept     INTEGER NOT NULL DEFAULT 0,
-  ended_at INTEGER
-) STRICT;
-
 -- The nonces of all writes after the position `after`, up to the row's own
 -- position, 8 bytes each. They spare a start the reading of the rows of those
 -- writes.

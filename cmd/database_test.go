@@ -87,7 +87,7 @@ func TestADamagedPageIsReportedWithItsFile(t *testing.T) {
 	issue(t, path, "a^damage")
 	d := byHand(t, path)
 	defer d.Close()
-	pages, size := map[string]int64{"mecha": 0, "setting": 0, "prune": 0}, int64(0)
+	pages, size := map[string]int64{"mecha": 0, "setting": 0, "unlisted": 0}, int64(0)
 	for table := range pages {
 		var page int64
 		if err := d.QueryRow("SELECT page_size, rootpage FROM pragma_page_size, sqlite_schema WHERE name = ?", table).Scan(&size, &page); err != nil {
@@ -103,9 +103,9 @@ func TestADamagedPageIsReportedWithItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for table, commands := range map[string][]string{
-		"mecha":   {"mecha list", "stats", "key create b^damage", "mecha remove a^damage", "prune --older-than 1d", "compact"},
-		"setting": {"mecha list", "key list", "message list", "key create b^damage"},
-		"prune":   {"prune --older-than 1d", "compact", "restore"},
+		"mecha":    {"mecha list", "stats", "key create b^damage", "mecha remove a^damage", "prune --older-than 1d", "compact"},
+		"setting":  {"mecha list", "key list", "message list", "key create b^damage", "restore"},
+		"unlisted": {"prune --older-than 1d", "compact"},
 	} {
 		bad := slices.Clone(whole)
 		copy(bad[(pages[table]-1)*size:][:size], bytes.Repeat([]byte{0xee}, int(size)))

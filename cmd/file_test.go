@@ -129,9 +129,12 @@ func TestNobodyElseCanReadTheFiles(t *testing.T) {
 	s := launch(t, exec.Command("sh", "-c", `umask 0; exec "$0" serve --addr 127.0.0.1:0 --db "$1"`, binary, db), nil)
 	s.db, s.url = db, s.await(s.stderr, `url=(http://\S+)`)[1]
 	s.send(a, "a^files", `{}`)
-	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db-shm", "relay.db-wal", "relay.db.index", "relay.db.lock")
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db-shm", "relay.db-wal", "relay.db.admin.sock", "relay.db.index", "relay.db.lock")
 	if info, err := os.Stat(db + ".index"); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%s.index: %v, %v; want drwx------", db, info.Mode(), err)
+	}
+	if info, err := os.Stat(db + ".admin.sock"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%s.admin.sock: %v, %v; want srw-------", db, info.Mode(), err)
 	}
 	for _, suffix := range []string{"", "-wal", "-shm", "-nonces", ".lock"} {
 		if info, err := os.Stat(db + suffix); err != nil || info.Mode() != 0o600 {

@@ -27,7 +27,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	runRelay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
-	wantFiles(t, dir, "relay.db", "relay.db-nonces", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; used nonces stay used
+	wantFiles(t, dir, "relay.db", "relay.db-nonces", "relay.db.admin.sock", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; used nonces stay used
 	s = startProcess(t, db)
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != old.MessageID {
 		t.Errorf("%+v", h)

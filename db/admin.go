@@ -2,64 +2,47 @@ package db
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"time"
 
 	"relay/db/admin"
 	"relay/db/file"
-	"relay/db/internal/engine"
+	"relay/db/internal/readers"
+	"relay/db/internal/retention"
 	"relay/db/relay"
 )
 
-// A copy that follows a log is written by its server alone. So a command beside it, such as
-// relay key create, hands its writes to the server (package admin), which proposes them.
+// A file is written by the process that has its lock, and by no other one of ours. So a command
+// beside a server, such as relay key create, hands its writes to the server (package admin),
+// and has it remove messages and give space back. served.go is the command's side.
 
-// adminGreeting is what a command and the server of a file both know.
-func adminGreeting(ids *relay.IDs) []byte {
-	return binary.BigEndian.AppendUint64(nil, uint64(ids.Hash('a', 0, []byte("admin"))))
+// listen opens the socket for commands. The nodes of a log do not go on without it, since all
+// else that changes their files is theirs, too.
+func (d *DB) listen() (err error) {
+	d.admin, err = admin.Listen(d.w.Path, admin.Greeting(d.w.IDs), func(socket string) error { return file.Share(socket, d.w.Path) })
+	if err != nil && d.w.Log == nil {
+		d.w.Opts.Logger.Warn("no socket for commands can be opened beside the database: while this relay serves it, commands that change it are refused", "error", err)
+		return nil
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: cannot open the socket for commands: %w", d.w.Path, err)
+	}
+	return err
 }
 
-// serveAdmin takes the writes of commands from now on.
-func (l *replication) serveAdmin() {
-	d := l.db
-	l.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Status: d.statusForAdmin, Fault: func(err error) {
+// serveAdmin takes the requests of commands from now on.
+func (d *DB) serveAdmin() {
+	if d.admin == nil {
+		return
+	}
+	d.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Answer: d.answerAdmin, Fault: func(err error) {
 		d.w.Opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
 	}})
 }
 
-func (d *DB) statusForAdmin(ctx context.Context) (json.RawMessage, error) {
-	if d.opts.Status == nil {
-		return nil, relay.Errorf(relay.NotFound, "this server tells nothing of its log")
-	}
-	return d.opts.Status(ctx)
-}
-
-// LogStatus asks the server of the file at path for the status of its log (Options.Status).
-// Errors: admin.ErrNoServer and admin.ErrEnded, that of ctx, and those of opening the file.
-func LogStatus(ctx context.Context, path string) (json.RawMessage, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	c, _, err := file.OpenReadOnly(path)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := file.ReadIDs(c, path)
-	if err := errors.Join(err, c.Close()); err != nil {
-		return nil, file.Explain(path, err)
-	}
-	client := admin.NewClient(path, adminGreeting(ids))
-	defer client.Close()
-	return client.Status(ctx)
-}
-
-// applyForAdmin proposes the write of a form. Once its outcome is known, and all nodes have
-// it where they must (AwaitNodes), it calls done.
+// applyForAdmin makes the write of a form. Once its outcome is known, and all nodes have it
+// where they must (AwaitNodes), it calls done.
 func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	write, err := relay.ReadWrite(form)
 	if err != nil {
@@ -83,37 +66,40 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	d.w.Enqueue(j, 0)
 }
 
-// handover is the Log of a command: it sends the writes to the server of the file.
-type handover struct {
-	w     *engine.Store
-	admin *admin.Client
+// An errand is the question of a command, in JSON: one of these.
+type errand struct {
+	Status bool // Options.Status
+	retention.Errand
 }
 
-func (h *handover) Enqueue(j engine.Job, _ relay.MechaNumber) {
-	form := relay.AppendWrite(nil, j.Shared())
-	if len(form) > mostForm {
-		h.w.FinishLater(j, errTooLong())
-		return
+// PruneResult says what a Prune has removed.
+type PruneResult struct {
+	Messages int64 `json:"messages"`
+	Bytes    int64 `json:"payload_bytes"` // of the removed payloads
+	Kept     int64 `json:"kept"`          // messages of that age that must stay for now (PROTOCOL §8)
+}
+
+func pruned(so retention.SoFar) PruneResult { return PruneResult{so.Messages, so.Bytes, so.Kept} }
+
+func (d *DB) answerAdmin(ctx context.Context, question []byte, say func(json.RawMessage)) (json.RawMessage, error) {
+	var o errand
+	err := json.Unmarshal(question, &o)
+	switch {
+	case o.Status && d.opts.Status != nil:
+		return d.opts.Status(ctx)
+	case err != nil || o.Before == 0 && o.Unused == 0:
+		return nil, relay.Errorf(relay.InvalidRequest, "the relay that serves the file does not know this question")
+	case o.Unused > 0 && d.w.Log != nil:
+		return nil, file.FollowsLog(d.w.Path)
 	}
-	h.admin.Send(form, func(err error) {
-		switch {
-		case errors.Is(err, admin.ErrEnded):
-			err = errUnknown("the relay that serves the file has ended the connection", nil)
-		case errors.Is(err, admin.ErrNoServer):
-			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.w.Path)
+	so, failed := d.Retention.Work(ctx, o.Errand, func(so retention.SoFar) {
+		if text, err := json.Marshal(so); err == nil {
+			say(text)
 		}
-		h.w.FinishLater(j, err)
 	})
+	if errors.Is(failed, context.Canceled) { // the command, too, knows that if it was its own end
+		failed = readers.ErrShuttingDown()
+	}
+	text, err := json.Marshal(so)
+	return text, errors.Join(failed, err)
 }
-
-func (h *handover) Take() []engine.Op                           { return nil }
-func (h *handover) Apply([]engine.Op)                           {}
-func (h *handover) Keeps() bool                                 { return false }
-func (h *handover) Time() int64                                 { return 0 }
-func (h *handover) Used(relay.NonceHash) bool                   { return false }
-func (h *handover) Waiting() (n int, oldest time.Time)          { return 0, time.Time{} }
-func (h *handover) Await(context.Context, relay.Position) error { return nil }
-func (h *handover) Applied() uint64                             { return 0 }
-func (h *handover) Start()                                      {}
-func (h *handover) Stop()                                       { h.Close() }
-func (h *handover) Close()                                      { h.admin.Close() }

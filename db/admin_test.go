@@ -92,7 +92,7 @@ func TestCommandsPruneAllCopies(t *testing.T) {
 	for range 5 {
 		a.mustSend(k, 0)
 	}
-	got, err := Prune(t.Context(), PruneOptions{Path: a.options.Path, Schema: a.options.Schema, Before: time.Now().Add(time.Minute)})
+	got, err := pruneAll(t, t.Context(), a.options.Path, nil)
 	if err != nil || got.Messages != 5 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -117,7 +117,7 @@ func TestCommandsNeedTheServerToWrite(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := Prune(t.Context(), PruneOptions{Path: a.options.Path, Schema: a.options.Schema, Before: time.Now()}); err == nil {
+	if _, err := pruneAll(t, t.Context(), a.options.Path, nil); err == nil {
 		t.Error("messages could be removed without a server")
 	}
 	a.want("", c.Close())
@@ -167,7 +167,7 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	greeting := append([]byte{1}, adminGreeting(a.w.IDs)...)
+	greeting := append([]byte{2}, admin.Greeting(a.w.IDs)...)
 	write := appendToEnvelope(nil, relay.AppendWrite(nil, &relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}))
 	wrong := append([]byte(nil), greeting...)
 	wrong[3] ^= 1
@@ -176,10 +176,12 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 		answer string
 	}{
 		"a wrong number":  {string(wrong) + string(write), ""},
-		"another version": {"\x02" + string(greeting[1:]) + string(write), ""},
-		"half of a write": {string(greeting) + string(write[:5]), ""},
-		"too long":        {string(greeting) + "\xff\xff\xff\xff\x7f", ""},
-		"nonsense":        {string(greeting) + "\x03\x63\x01\x00", "kind 99"},
+		"another version": {"\x01" + string(greeting[1:]), "of another version"},
+		"half of a write": {string(greeting) + string(write[:5]), "\"n\":0}"},
+		"too long":        {string(greeting) + "\xff\xff\xff\xff\x7f", "\"n\":0}"},
+		"nonsense":        {string(greeting) + "\x04w\x63\x01\x00", "kind 99"},
+		"no question":     {string(greeting) + "\x04qwhy", "does not know this question"},
+		"no request":      {string(greeting) + "\x00", "neither a write nor a question"},
 		"nothing":         {"", ""},
 	} {
 		conn, err := net.Dial("unix", path)
@@ -205,9 +207,12 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // as a server that was killed leaves its socket
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
 		t.Fatal(err)
 	}
+	stale.SetUnlinkOnClose(false) // as a server that was killed leaves its socket
+	stale.Close()
 	a.start()
 	a.want("", a.command().Note(relay.ActPruneBegun, "a note"))
 }
@@ -218,7 +223,7 @@ func TestTheSocketForCommandsNeedsAShortPath(t *testing.T) {
 	l := newTestLog(1)
 	n := newNode(t, l, "a", Options{Create: true, FoundLog: true}, nil)
 	n.options.Path = filepath.Join(scratch.Memory(t), strings.Repeat("long", 25)+".db")
-	if err := n.tryToStart(); err == nil || !strings.Contains(err.Error(), "shorter path") {
+	if err := n.tryToStart(); err == nil || !strings.Contains(err.Error(), "give the file a shorter one") {
 		t.Errorf("%v", err)
 	}
 }

@@ -42,9 +42,9 @@
 //
 // # Beside a server
 //
-// An Inspector reads the file of a server, or of none, in another process. Commands
-// may open a DB beside a server, too, without Options.Serve; the server notices their
-// writes (watch_sql.go).
+// An Inspector reads the file of a server, or of none, in another process. A DB without
+// Options.Serve, of a command, has the file for itself; beside a server it reads the file, and
+// hands its writes to the server (served.go).
 //
 // The files *_sql.go have the SQL; the other files have none.
 package db
@@ -60,12 +60,12 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
-	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -75,9 +75,8 @@ type Options struct {
 	Schema string // the text of schema.sql
 	// Create makes the file if it is missing; else a missing file is an error.
 	Create bool
-	// Serve takes the lock of the file, which only one server can have, and restores
-	// the nonces that could still be replayed. A server updates the mailbox tables late
-	// (mailbox.go), and only a server expires messages.
+	// Serve takes requests of commands, and restores the nonces that could still be replayed. A
+	// server updates the mailbox tables late (mailbox.go), and only a server expires messages.
 	Serve bool
 
 	MaxPending int // pending messages of one recipient; 0: no limit
@@ -152,7 +151,9 @@ type DB struct {
 	opts Options
 	w    *engine.Store
 	nouns
-	lock *file.Locked
+	lock   *file.Locked  // nil: another process may write
+	server *handover     // to the server of the file, for a command; nil: this process writes
+	admin  *admin.Server // takes what commands want; nil: none can come
 
 	shutdown sync.Once
 	closed   error // the error of the shutdown
@@ -206,29 +207,25 @@ func (d *DB) open(prepare func(*DB)) error {
 	if open, err := sqlite.ReadableByOthers(d.w.Path); err == nil && open && d.w.Opts.Serve {
 		d.w.Opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.w.Path)
 	}
+	if err := file.MustBeRelays(d.w.Path); err != nil { // before a lock is made beside it
+		return err
+	}
+	if err := d.take(); err != nil {
+		return err
+	}
 	if d.w.Opts.Serve {
-		if err := d.takeLock(); err != nil {
-			return err
-		}
 		for _, path := range file.RemovePartials(filepath.Dir(d.w.Path)) {
 			d.w.Opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
 		}
 	}
-	c, err := file.OpenCurrent(d.w.Path, d.w.Opts.Schema, d.w.Opts.Serve)
-	role := sqlite.Reading
-	cramped := d.w.Opts.Serve && sqlite.IsDiskFull(err)
-	if cramped {
-		c, err = file.OpenFull(d.w.Path)
-		role = sqlite.Unindexed
-	}
+	role, err := d.connect()
 	if err != nil {
 		return err
 	}
-	d.w.C, d.w.Cramped = c, cramped
-	if err := d.w.Opts.ApplyLockWait(c); err != nil {
+	if err := d.w.Opts.ApplyLockWait(d.w.C); err != nil {
 		return err
 	}
-	if d.w.IDs, err = file.ReadIDs(c, d.w.Path); err != nil {
+	if d.w.IDs, err = file.ReadIDs(d.w.C, d.w.Path); err != nil {
 		return err
 	}
 	if err := d.openLog(); err != nil {
@@ -243,15 +240,49 @@ func (d *DB) open(prepare func(*DB)) error {
 	return d.run(prepare)
 }
 
+// take locks the file. Only for a command, another process may have it: the server, if it
+// answers.
+func (d *DB) take() (err error) {
+	held, server, err := admin.Take(d.w.Path, d.w.Opts.Serve)
+	if d.lock = held; server != nil {
+		d.server = &handover{Client: server, d: d}
+	}
+	return err
+}
+
+// connect opens the writer's connection, which only reads beside a server. role is that of the
+// readers.
+func (d *DB) connect() (role sqlite.Role, err error) {
+	if d.server != nil {
+		var info file.Info
+		if d.w.C, info, err = file.OpenReadOnly(d.w.Path); err == nil && info.Version < file.CurrentSchema() {
+			err = fmt.Errorf("%s is being served by an older relay: stop that first, then relay serve of this one brings the file up to date", d.w.Path)
+		}
+		return sqlite.Reading, err
+	}
+	d.w.C, err = file.OpenCurrent(d.w.Path, d.w.Opts.Schema)
+	if d.w.Opts.Serve && sqlite.IsDiskFull(err) {
+		d.w.C, err = file.OpenFull(d.w.Path)
+		d.w.Cramped = err == nil
+		return sqlite.Unindexed, err
+	}
+	return sqlite.Reading, err
+}
+
 // run starts the writer and, unless the disk is full, the goroutines beside it.
 func (d *DB) run(prepare func(*DB)) error {
 	if d.w.Opts.Serve {
 		if err := d.w.Foreign.RememberFiles(d.w.Path); err != nil {
 			return err
 		}
+		if err := d.listen(); err != nil {
+			return err
+		}
 	}
 	d.w.StartHelpers = d.startHelpers
-	if d.w.Cramped {
+	if d.server != nil {
+		// the server has them
+	} else if d.w.Cramped {
 		d.w.Opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.w.Path)
 		d.w.Disk.Cramped.Store(true)
 	} else if err := d.startHelpers(); err != nil {
@@ -265,6 +296,7 @@ func (d *DB) run(prepare func(*DB)) error {
 	if d.w.Log != nil {
 		d.w.Log.Start()
 	}
+	d.serveAdmin()
 	return nil
 }
 
@@ -283,24 +315,15 @@ func (d *DB) startHelpers() error {
 	return nil
 }
 
-// takeLock takes the server's lock. While this process has it, no other can have it, not
-// even for the same file under another name.
-func (d *DB) takeLock() (err error) {
-	d.lock, err = file.Lock(d.w.Path)
-	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("%s %w", d.w.Path, errServed)
-	}
-	return err
-}
-
 // Close applies the queued writes, then closes the file. Later writes are refused
 // with ShuttingDown. Every call waits for the end and returns the same error. Safe for
 // concurrent use.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
 		if d.w.Log != nil {
-			d.w.Log.Stop()
+			d.w.Log.Stop() // and with it what commands wait for
 		}
+		d.admin.Close()
 		d.w.Stop()
 		<-d.w.Ended
 		close(d.w.Done)
@@ -318,16 +341,17 @@ func (d *DB) release() error {
 		// stay open until the process ends.
 		return nil
 	}
-	if d.w.Log != nil {
-		d.w.Log.Close()
+	if d.server != nil {
+		d.server.close()
 	}
+	d.admin.Close()
 	d.w.Readers.Close()
 	err := d.Replays.Used.Close()
 	if d.w.C != nil {
 		err = errors.Join(err, d.w.C.Close()) // closed last, since that copies the log into the file
 	}
 	if d.lock != nil {
-		d.lock.Close()
+		d.lock.Leave(d.w.Opts.Serve)
 	}
 	return err
 }

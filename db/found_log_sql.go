@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -106,13 +107,13 @@ func changeFollowing(path, schema string, change func(c *sqlite.Conn, follows bo
 	}
 	held, err := file.Lock(path)
 	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("%s %w: stop that one first", path, errServed)
+		return fmt.Errorf("%s %w: stop that one first", path, admin.ErrServed)
 	}
 	if err != nil {
 		return err
 	}
 	defer held.Close()
-	c, err := file.OpenCurrent(path, schema, true)
+	c, err := file.OpenCurrent(path, schema)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 		messages.PieceRows, mailbox.InboxRows = 3, 3
 		names.CacheBytes = 2 << 10
 		mailbox.UnlistAtOnce, mailbox.UnlistPiece = 6, 2
-		serverGone = time.Second
 	}
 	// Parallel tests wait for the disk, so more of them than there are cores may run.
 	given := false

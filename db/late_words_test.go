@@ -135,33 +135,6 @@ func TestALabelOfManySendersHasOneWord(t *testing.T) {
 	wantSound(t, s.Path())
 }
 
-// A process that does not serve indexes its words at once, and finds those that the server has
-// not indexed yet.
-func TestALabelOfTwoProcessesHasOneWord(t *testing.T) {
-	t.Parallel()
-	s := mustOpen(t)
-	alice := s.mustIssue("alice^x")
-	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
-	known := map[relay.ConversationID][]relay.MessageID{}
-	at := time.Now()
-	for n := range amount(12, 40) {
-		for i, by := range []store{s, other, other, s} {
-			at = at.Add(2 * time.Millisecond)                            // two processes give out places by the clock
-			label := relay.ConversationID(fmt.Sprint("label-", 2*n+i/2)) // of both, first of the one or the other
-			sent := by.mustSend(alice.Key, "alice^x", `{}`, func(m *relay.SendMessage) { m.At, m.Conversation = at, label })
-			known[label] = append(known[label], sent.ID)
-		}
-	}
-	for _, by := range []store{s, other} {
-		if n := by.countRows("SELECT count(*) FROM word WHERE text LIKE 'label-%'"); n != len(known) {
-			t.Errorf("%d labels have %d words", len(known), n)
-		}
-	}
-	wantSound(t, s.Path())
-	s.Close()
-	wantSound(t, s.Path())
-}
-
 // A label that was removed, with its messages, is gone from the index, wherever it was, and gets
 // a new word when it is used again.
 func TestARemovedLabelLeavesTheIndex(t *testing.T) {

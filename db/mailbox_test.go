@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"relay/db"
 	"relay/db/look"
@@ -337,37 +336,4 @@ func (s store) follow(q relay.HistoryQuery, c *commits, sent <-chan struct{}) ma
 		case <-next:
 		}
 	}
-}
-
-// A process that does not serve indexes its messages at once, because the server's late
-// index does not have them.
-func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
-	t.Parallel()
-	s := mustOpen(t)
-	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	mechas := []relay.IssuedKey{alice, bob}
-	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
-	var all []known
-	at := time.Now()
-	for range amount(8, 20) {
-		for _, by := range []store{s, other} {
-			at = at.Add(2 * time.Millisecond) // two processes give out places by the clock
-			var question relay.MessageID
-			if len(all) > 0 {
-				question = all[len(all)-1].id // of the other process
-			}
-			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At, m.InReplyTo = at, question })
-			all = append(all, knownAs(sent, alice, bob, question))
-		}
-		s.wantMailboxes(all, mechas)
-		other.wantMailboxes(all, mechas)
-	}
-	s.mustAck(bob.Key, all[len(all)-1].id, "completed") // indexed by the other, at once
-	all[len(all)-1].done = true
-	s.wantMailboxes(all, mechas)
-	other.mustAck(bob.Key, all[len(all)-2].id, "completed") // the server may not have indexed it
-	all[len(all)-2].done = true
-	s.wantMailboxes(all, mechas)
-	s.Close()
-	other.wantMailboxes(all, mechas)
 }

@@ -44,7 +44,7 @@ func TestAPruneOnAFullDiskComesToItsEnd(t *testing.T) {
 	if err := os.Truncate(filler, fileSize(filler)-roomLeft); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Prune(t.Context(), pruneAll(t, path)); err != nil || r.Messages != 200 {
+	if r, err := pruneAll(t, t.Context(), path, nil); err != nil || r.Messages != 200 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, said, r := checked(t, path); r.Faults > 0 {

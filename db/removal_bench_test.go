@@ -109,7 +109,7 @@ func BenchmarkSendBesideRemoval(b *testing.B) {
 				bounded, cancel := context.WithTimeout(ctx, longestRemoval())
 				defer cancel()
 				var err error
-				if result, err = db.Prune(bounded, db.PruneOptions{Path: path, Schema: schema(b), Before: cut}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				if result, err = db.Prune(bounded, path, schema(b), cut, func(db.PruneResult) {}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					b.Error(err)
 				}
 			}()

@@ -21,7 +21,6 @@ type replication struct {
 	replica *replica
 	follow  *follower // hands the entries of the log over
 	propose *proposer // brings writes into the log
-	admin   *admin.Server
 }
 
 // openLog finds the place of the file in the log of Options.Log, or makes the file the first
@@ -32,15 +31,26 @@ func (d *DB) openLog() error {
 	switch {
 	case err != nil:
 		return err
-	case d.opts.Log == nil && follows && !d.w.Opts.Serve:
-		w.Log = &handover{w: w, admin: admin.NewClient(d.w.Path, adminGreeting(d.w.IDs))}
+	case d.opts.Log != nil && !d.w.Opts.Serve:
+		return errors.New("only a server can follow a log")
+	case follows && d.server == nil && !d.w.Opts.Serve:
+		client, err := admin.NewClient(d.w.Path)
+		if err != nil {
+			return err
+		}
+		d.server = &handover{Client: client, d: d}
+		d.lock.Leave(false) // for the server that may yet come
+		d.lock = nil
+	}
+	if d.server != nil {
+		d.server.follows, w.HandOver = follows, d.server.take
 		return nil
+	}
+	switch {
 	case d.opts.Log == nil && follows:
 		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.w.Path)
 	case d.opts.Log == nil:
 		return nil
-	case !d.w.Opts.Serve:
-		return errors.New("only a server can follow a log")
 	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
 		return fmt.Errorf("%s follows a log already", d.w.Path)
 	case follows && at.Version > newestRules:
@@ -68,8 +78,7 @@ func (d *DB) openLog() error {
 	l.propose.refusal, l.propose.fresh = l.refusal, d.w.Opts.Fresh
 	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
 	l.follow = newFollower(l, d.opts.Log, at.Applied)
-	l.admin, err = admin.Listen(d.w.Path, adminGreeting(d.w.IDs))
-	return err
+	return nil
 }
 
 func (l *replication) Enqueue(j engine.Job, of relay.MechaNumber) { l.propose.enqueue(j, of) }
@@ -83,7 +92,6 @@ func (l *replication) Applied() uint64                            { return l.rep
 func (l *replication) Start() {
 	go l.propose.run()
 	go l.follow.run()
-	l.serveAdmin()
 }
 
 // Stop also proposes the note of what was removed last.
@@ -100,11 +108,9 @@ func (l *replication) Stop() {
 	case <-moment.Done():
 	}
 	l.propose.close(moment)
-	l.admin.Close()
+	l.db.admin.Close()
 	l.follow.close()
 }
-
-func (l *replication) Close() { l.admin.Close() }
 
 // Keeps is false also while this node cannot apply entries.
 func (l *replication) Keeps() bool {

@@ -11,29 +11,45 @@ import (
 	"relay/db/file"
 )
 
-// Another command's writes to a file that has lost its name would be gone.
-func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
+// Another program's writes to a file that has lost its name would be gone.
+func TestAFileThatAProgramHasOpenIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	backup := mustFill(t)
-	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as relay key create does
-	k := s.mustIssue("alice^demo")
-	_, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true}})
-	if err == nil || !strings.Contains(err.Error(), "another command has "+s.Path()+" open") {
-		t.Fatalf("%v", err)
-	}
-	s.mustSend(k.Key, "alice^demo", `{}`)
-	if kept, _ := filepath.Glob(s.Path() + ".*"); len(kept) != 1 || kept[0] != s.Path()+".lock" {
-		t.Errorf("%v", kept)
-	}
+	s := mustOpen(t)
+	s.mustIssue("alice^demo")
+	path := s.Path()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true}})
+	program := byHand(t, path)
+	write := func() {
+		t.Helper()
+		if _, err := program.Exec("UPDATE mecha_key SET label = coalesce(label, '') || '!'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	_, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: path, Schema: schema(t), Replace: true}})
+	if err == nil || !strings.Contains(err.Error(), "another command has "+path+" open") {
+		t.Fatalf("%v", err)
+	}
+	write()
+	if kept, _ := filepath.Glob(path + ".*"); len(kept) != 1 || kept[0] != path+".lock" {
+		t.Errorf("%v", kept)
+	}
+	if err := program.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: path, Schema: schema(t), Replace: true}})
 	if err != nil || r.Kept == "" || r.Messages != 12 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, said, kept := found(t, r.Kept); kept.Messages != 1 || said != "" {
-		t.Errorf("%+v %s", kept, said)
+	var label string
+	if err := byHand(t, r.Kept).QueryRow("SELECT label FROM mecha_key").Scan(&label); err != nil || label != "!!" {
+		t.Errorf("%q, %v", label, err)
+	}
+	if _, said, _ := found(t, r.Kept); said != "" {
+		t.Error(said)
 	}
 }
 

@@ -335,7 +335,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 			if err != nil || would.Messages != 396 || would.Kept != 4 {
 				t.Errorf("it would remove %+v, %v", would, err)
 			}
-			did, err := Prune(t.Context(), PruneOptions{Path: d.w.Path, Schema: d.w.Opts.Schema, Before: before})
+			did, err := Prune(t.Context(), d.w.Path, d.w.Opts.Schema, before, func(PruneResult) {})
 			if err != nil || did != (PruneResult{int64(would.Messages), would.Bytes, int64(would.Kept)}) {
 				t.Errorf("it removed %+v, %v", did, err)
 			}

@@ -1,15 +1,17 @@
-// Package admin is the way of a command to the server of a file that only the server may
-// change: a Unix socket beside the file, over which the command hands its writes, and the
-// server gives their outcomes. It knows nothing of what a write is.
+// Package admin is the way of a command to the server of a file: a Unix socket beside the
+// file, over which the command hands its writes and questions, and the server gives their
+// outcomes. It knows nothing of what a write or a question is.
 //
-// Only the user whose file it is may open the socket (mode 0600; on Windows, which has such
-// sockets since 2018, the rights of the folder decide). Besides, the command must name a
-// greeting that both have from the file. So nobody writes who cannot read the file, and
-// nobody to the server of another file.
+// Only who may write the file may open the socket (on Windows, which has such sockets since
+// 2018, the rights of the folder decide). Besides, the command must name a greeting that both
+// have from the file. So nobody writes who cannot read the file, and nobody to the server of
+// another file.
 //
-// The command sends a version, the greeting, and then each write after its length. The server
-// answers each by a line of JSON, in the order in which it learns the outcomes. A write of
-// length 0 asks how the server is; the answer is a JSON object of the server's.
+// The command sends a version and the greeting, which the server answers by a line for 0. Then
+// it sends each request after its length: 'w' and a write, or 'q' and a question. The server
+// answers each by lines of JSON, in the order in which it learns the outcomes; those before the
+// last one of a question tell how far it has come. When a server ends a connection by itself, a
+// further line for 0 says why: what has no outcome by then was not taken.
 package admin
 
 import (
@@ -30,45 +32,68 @@ import (
 )
 
 const (
-	version = 1
+	version = 2
 	// AtOnce is how many writes of a command may wait for their outcomes; the server takes the
 	// next one later.
-	AtOnce   = 256
-	endsIn   = 2 * time.Second        // in which a command must take its last answers when the server stops
-	again    = 100 * time.Millisecond // the pause after a connection that could not be taken
-	mostPath = 100                    // bytes of the path of a Unix socket, on every system
+	AtOnce    = 256
+	mostConns = 128                    // commands at the same time
+	endsIn    = 2 * time.Second        // in which a command must take its last answers when the server stops
+	again     = 100 * time.Millisecond // the pause after a connection that could not be taken
+	mostPath  = 100                    // bytes of the path of a Unix socket, on every system
 )
 
-// An answer is the outcome of a write.
+// An answer is what the server says of a request.
 type answer struct {
-	N      uint64          `json:"n"`              // of the write, from 1
-	Code   relay.Code      `json:"code,omitempty"` // "": it was done
-	Detail string          `json:"detail,omitempty"`
-	Status json.RawMessage `json:"status,omitempty"` // of a question
+	N       uint64          `json:"n"`              // of the request, from 1; 0: of the connection
+	Code    relay.Code      `json:"code,omitempty"` // "": it was done
+	Detail  string          `json:"detail,omitempty"`
+	Outcome json.RawMessage `json:"outcome,omitempty"` // of a question
+	More    bool            `json:"more,omitempty"`    // the question goes on: the outcome is that so far
 }
 
-// Socket gives the path of the socket beside the file at path, as short as it can be named
-// from here. Error: the path is too long for a socket, or the file cannot be looked up.
+// fail puts an error into the answer.
+func (a *answer) fail(err error) {
+	var e *relay.Error
+	if errors.As(err, &e) {
+		a.Code, a.Detail = e.Code, e.Detail
+	} else if err != nil {
+		a.Code, a.Detail = relay.Internal, err.Error()
+	}
+}
+
+// Socket returns the path of the socket beside the file at path. Error: the file cannot be
+// looked up.
 func Socket(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", err
-	}
-	socket := real + ".admin.sock"
-	if here, err := os.Getwd(); err == nil {
-		if short, err := filepath.Rel(here, socket); err == nil && len(short) < len(socket) {
-			socket = short
-		}
-	}
-	if len(socket) > mostPath {
-		return "", fmt.Errorf("the path %s is too long for a socket (%d bytes; %d fit): put the file into a folder with a shorter path", socket, len(socket), mostPath)
-	}
-	return socket, nil
+	return real + ".admin.sock", err
 }
 
-// A Server takes the writes of commands.
+// short returns a name of a socket that is short enough for the system, which takes no long
+// ones: if need be, by a link to its folder, until done is called.
+func short(socket string) (name string, done func(), err error) {
+	if len(socket) <= mostPath {
+		return socket, func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "relay-")
+	if err != nil {
+		return "", nil, err
+	}
+	done = func() { os.RemoveAll(dir) }
+	link := filepath.Join(dir, "d")
+	name = filepath.Join(link, filepath.Base(socket))
+	if err = os.Symlink(filepath.Dir(socket), link); err == nil && len(name) > mostPath {
+		err = fmt.Errorf("its name is longer than a socket beside it can have: give the file a shorter one")
+	}
+	if err != nil {
+		done()
+	}
+	return name, done, err
+}
+
+// A Server takes the requests of commands.
 type Server struct {
-	listener net.Listener
+	listener *net.UnixListener
+	socket   string
 	greeting []byte
 	handler  Handler
 	ctx      context.Context
@@ -79,24 +104,32 @@ type Server struct {
 }
 
 // Listen opens the socket beside the file at path, whose server the caller must be: a socket
-// that is there already is removed. Serve and Close must follow, or Close alone.
-func Listen(path string, greeting []byte) (*Server, error) {
+// that is there already is removed. share gives others the rights to the socket that they are
+// to have. Serve and Close must follow, or Close alone.
+func Listen(path string, greeting []byte, share func(socket string) error) (*Server, error) {
 	socket, err := Socket(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // of a server that was killed
+	if info, err := os.Lstat(socket); err == nil && info.Mode()&os.ModeSocket != 0 { // of a server that was killed
+		os.Remove(socket)
+	}
+	name, done, err := short(socket)
+	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("unix", socket)
-	if err == nil {
-		err = os.Chmod(socket, 0o600)
-	}
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the socket for commands: %w", err)
+		return nil, err
 	}
-	s := &Server{listener: l, greeting: greeting, conns: map[net.Conn]bool{}}
+	l.SetUnlinkOnClose(false) // the name may be gone by then
+	s := &Server{listener: l, socket: socket, greeting: greeting, conns: map[net.Conn]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := share(socket); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -106,13 +139,14 @@ type Handler struct {
 	// Apply is called for each write, for those of one command in their order. It, or a
 	// goroutine, calls done once with the outcome.
 	Apply func(ctx context.Context, write []byte, done func(error))
-	// Status gives a JSON object.
-	Status func(ctx context.Context) (json.RawMessage, error)
+	// Answer answers a question, by an outcome also beside an error; say tells the outcome so far.
+	// ctx ends also when the command takes the question back, or is gone.
+	Answer func(ctx context.Context, question []byte, say func(json.RawMessage)) (json.RawMessage, error)
 	// Fault is told why no connection could be taken.
 	Fault func(error)
 }
 
-// Serve takes writes from now on, in goroutines of its own.
+// Serve takes requests from now on, in goroutines of its own.
 func (s *Server) Serve(h Handler) {
 	s.handler = h
 	s.wg.Go(s.accept)
@@ -136,96 +170,152 @@ func (s *Server) accept() {
 			continue
 		}
 		s.mu.Lock()
-		s.conns[c] = true
+		full := len(s.conns) >= mostConns
+		if !full {
+			s.conns[c] = true
+		}
 		s.mu.Unlock()
+		if full {
+			s.end(c, relay.Errorf(relay.Overloaded, "%d commands speak to the relay at the same time, and there can be no more", mostConns))
+			continue
+		}
 		s.wg.Go(func() { s.serve(c) })
 	}
 }
 
-// serve takes the writes of one command, and returns once it has answered each.
+// end ends a connection, and says why.
+func (s *Server) end(c net.Conn, why error) {
+	a := answer{}
+	a.fail(why)
+	c.SetWriteDeadline(time.Now().Add(endsIn))
+	_ = json.NewEncoder(c).Encode(a) // an error means that the command has gone
+	c.Close()
+}
+
+// serve takes the requests of one command, and returns once it has answered each.
 func (s *Server) serve(c net.Conn) {
-	answers := make(chan answer, AtOnce)
-	places := make(chan struct{}, AtOnce)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, c)
+	}()
+	r := bufio.NewReader(c)
+	hello := make([]byte, 1+len(s.greeting))
+	if _, err := io.ReadFull(r, hello); err != nil || string(hello[1:]) != string(s.greeting) {
+		c.Close()
+		return
+	}
+	if hello[0] != version {
+		s.end(c, relay.Errorf(relay.InvalidRequest, "the relay that serves the file is of another version than this command"))
+		return
+	}
+	t := talk{Server: s, answers: make(chan answer, AtOnce), places: make(chan struct{}, AtOnce)}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		lines := json.NewEncoder(c)
-		for a := range answers {
-			_ = lines.Encode(a) // an error means that the command has gone
-			<-places
+		_ = lines.Encode(answer{}) // an error, here and below, means that the command has gone
+		for a := range t.answers {
+			_ = lines.Encode(a)
+			<-t.places
 		}
 	}()
-	s.take(c, answers, places)
-	close(answers)
+	err := t.take(r)
+	close(t.answers)
 	<-written
-	c.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
-}
-
-// take takes the writes of a connection until it ends, and waits for their outcomes.
-func (s *Server) take(c net.Conn, answers chan<- answer, places chan<- struct{}) {
-	var under sync.WaitGroup // writes without an outcome
-	defer under.Wait()
-	r := bufio.NewReader(c)
-	hello := make([]byte, 1+len(s.greeting))
-	if _, err := io.ReadFull(r, hello); err != nil || hello[0] != version || string(hello[1:]) != string(s.greeting) {
+	switch {
+	case s.ctx.Err() != nil:
+		err = relay.Errorf(relay.ShuttingDown, "the relay that serves the file stops; nothing was done")
+	case err != io.EOF:
+		err = relay.Errorf(relay.InvalidRequest, "%s", err)
+	default: // the command has ended it
+		c.Close()
 		return
 	}
+	s.end(c, err)
+}
+
+// A talk is with one command.
+type talk struct {
+	*Server
+	answers chan answer
+	places  chan struct{} // of the answers, which are taken before
+	under   sync.WaitGroup
+}
+
+// take takes the requests of a connection until it ends, and waits for their outcomes. Error: why
+// it ended.
+func (t *talk) take(r *bufio.Reader) error {
+	defer t.under.Wait()
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
 	for n := uint64(1); ; n++ {
-		write, err := readWrite(r)
+		request, err := readRequest(r)
 		if err != nil {
-			return
+			return err
 		}
-		places <- struct{}{}
-		under.Add(1)
-		s.handle(write, func(status json.RawMessage, err error) {
-			defer under.Done()
-			a := answer{N: n, Status: status}
-			var e *relay.Error
-			if errors.As(err, &e) {
-				a.Code, a.Detail = e.Code, e.Detail
-			} else if err != nil {
-				a.Code, a.Detail = relay.Internal, err.Error()
-			}
-			answers <- a // there is a place for it
-		})
+		t.places <- struct{}{}
+		t.under.Add(1)
+		t.handle(ctx, n, request)
 	}
 }
 
-func (s *Server) handle(write []byte, done func(json.RawMessage, error)) {
-	if len(write) == 0 {
-		go func() { done(s.handler.Status(s.ctx)) }()
-		return
+func (t *talk) handle(ctx context.Context, n uint64, request []byte) {
+	done := func(outcome json.RawMessage, err error) {
+		a := answer{N: n, Outcome: outcome}
+		a.fail(err)
+		t.answers <- a // there is a place for it
+		t.under.Done()
 	}
-	s.handler.Apply(s.ctx, write, func(err error) { done(nil, err) })
+	switch {
+	case len(request) > 0 && request[0] == aWrite:
+		t.handler.Apply(t.ctx, request[1:], func(err error) { done(nil, err) })
+	case len(request) > 0 && request[0] == aQuestion:
+		go func() {
+			done(t.handler.Answer(ctx, request[1:], func(so json.RawMessage) {
+				select {
+				case t.places <- struct{}{}:
+					t.answers <- answer{N: n, Outcome: so, More: true}
+				default: // the command reads slowly, and has older lines to read
+				}
+			}))
+		}()
+	default:
+		done(nil, relay.Errorf(relay.InvalidRequest, "this is neither a write nor a question"))
+	}
 }
 
-// MostBytes is how many bytes a write may have.
+// The kinds of requests.
+const (
+	aWrite    = 'w'
+	aQuestion = 'q'
+)
+
+// MostBytes is how many bytes a request may have.
 const MostBytes = 8 << 20
 
-func readWrite(r *bufio.Reader) ([]byte, error) {
+func readRequest(r *bufio.Reader) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
 	}
 	if n > MostBytes {
-		return nil, errors.New("a write is too long")
+		return nil, errors.New("a request is too long")
 	}
-	write := make([]byte, n)
-	_, err = io.ReadFull(r, write)
-	return write, err
+	request := make([]byte, n)
+	_, err = io.ReadFull(r, request)
+	return request, err
 }
 
-// Close takes no more writes, removes the socket, and waits until all writes have their
-// outcomes. It may be called again. Close of nil does nothing.
+// Close takes no more requests, removes the socket, and waits until all that were taken have
+// their outcomes. It may be called again. Close of nil does nothing.
 func (s *Server) Close() {
-	if s == nil {
+	if s == nil || s.ctx.Err() != nil {
 		return
 	}
 	s.cancel()
-	s.listener.Close() // this also removes the socket
+	s.listener.Close()
+	os.Remove(s.socket)
 	s.mu.Lock()
 	for c := range s.conns {
 		c.SetReadDeadline(time.Now())

@@ -5,125 +5,180 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"sync"
+	"time"
 
 	"relay/db/relay"
 )
 
-// The errors of a write that did not get its outcome.
+// The errors of a request that did not get its outcome.
 var (
-	// ErrNoServer says that nothing was written, since no server takes writes.
-	ErrNoServer = errors.New("no server takes writes at the socket beside the file")
-	// ErrEnded says that it is unknown whether the write was done.
+	// ErrNoServer says that nothing was done, since no server takes requests.
+	ErrNoServer = errors.New("no server takes requests at the socket beside the file")
+	// ErrEnded says that it is unknown whether the request was done.
 	ErrEnded = errors.New("the server has ended the connection")
 )
 
-// A Client hands writes to the server of a file. It connects with the first write, and again
-// after a connection has ended. It is safe for concurrent use. Make it with NewClient.
+const (
+	welcomeIn = 10 * time.Second // in which a server must take a connection
+	silence   = time.Minute      // for how long one that owes an answer may say nothing, twice in a row
+)
+
+// A Client hands requests to the server of a file. It connects with the first request, and
+// again after a connection has ended. It is safe for concurrent use. Make it with NewClient.
 type Client struct {
 	path     string
 	greeting []byte
-	order    sync.Mutex // held while a write is sent
+	order    sync.Mutex // held while a request is sent
 
-	mu    sync.Mutex    // guards the fields below; not held while a write is sent, since answers come meanwhile
-	conn  net.Conn      // nil: none
+	mu    sync.Mutex    // guards the fields below; not held while a request is sent, since answers come meanwhile
+	conn  *net.UnixConn // nil: none
 	ended chan struct{} // closed when the answers of conn have ended
 	n     uint64
-	done  map[uint64]func(json.RawMessage, error) // of the writes without an outcome
+	done  map[uint64]func(answer, error) // of the requests without an outcome
 }
 
-// NewClient makes the client for the server of the file at path.
-func NewClient(path string, greeting []byte) *Client { return &Client{path: path, greeting: greeting} }
+func (c *Client) dial() (*net.UnixConn, error) {
+	socket, err := Socket(c.path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoServer, err)
+	}
+	name, done, err := short(socket)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoServer, err)
+	}
+	defer done()
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoServer, err)
+	}
+	return conn, nil
+}
 
 // Send sends a write. done gets its outcome, from any goroutine, once: an error of the server
-// (*relay.Error), ErrNoServer, ErrEnded, or that of Socket.
+// (*relay.Error), ErrNoServer or ErrEnded.
 func (c *Client) Send(write []byte, done func(error)) {
-	c.send(write, func(_ json.RawMessage, err error) { done(err) })
+	c.send(aWrite, write, func(_ answer, err error) { done(err) })
 }
 
-// Status asks the server how it is. Errors: those of Send, and that of ctx.
-func (c *Client) Status(ctx context.Context) (json.RawMessage, error) {
-	type outcome struct {
-		status json.RawMessage
-		err    error
+// Ask asks the server a question. said gets the outcome so far, now and then; it may be nil.
+// When ctx ends, the server is told, and the outcome is that of what was done. No further
+// request can be sent then. Errors: those of Send, perhaps beside an outcome, and that of ctx.
+func (c *Client) Ask(ctx context.Context, question []byte, said func(json.RawMessage)) (json.RawMessage, error) {
+	type end struct {
+		outcome json.RawMessage
+		err     error
 	}
-	got := make(chan outcome, 1)
-	c.send(nil, func(status json.RawMessage, err error) { got <- outcome{status, err} })
+	got := make(chan end, 1)
+	c.send(aQuestion, question, func(a answer, err error) {
+		if !a.More {
+			got <- end{a.Outcome, err}
+		} else if said != nil {
+			said(a.Outcome)
+		}
+	})
 	select {
-	case o := <-got:
-		return o.status, o.err
+	case e := <-got:
+		return e.outcome, e.err
 	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	if c.conn != nil {
+		c.conn.CloseWrite()
+	}
+	c.mu.Unlock()
+	select {
+	case e := <-got:
+		return e.outcome, ctx.Err()
+	case <-time.After(2 * endsIn):
 		return nil, ctx.Err()
 	}
 }
 
-func (c *Client) send(write []byte, done func(json.RawMessage, error)) {
+func (c *Client) send(kind byte, body []byte, done func(answer, error)) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	conn, err := c.expect(done)
 	if err != nil {
-		done(nil, err)
+		done(answer{}, err)
 		return
 	}
-	if _, err := conn.Write(append(binary.AppendUvarint(nil, uint64(len(write))), write...)); err != nil {
-		conn.Close() // then read gives the outcome
-	}
+	request := append(binary.AppendUvarint(nil, uint64(1+len(body))), kind)
+	_, _ = conn.Write(append(request, body...)) // an error means that the answers end, too
 }
 
-// expect gives the connection, and notes who waits for the answer to the write that is sent
-// next.
-func (c *Client) expect(done func(json.RawMessage, error)) (net.Conn, error) {
+// expect returns the connection, and notes who waits for the answers to the request that is
+// sent next.
+func (c *Client) expect(done func(answer, error)) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil {
-		conn, err := c.dial()
-		if err != nil {
-			return nil, err
-		}
-		c.conn, c.n, c.done, c.ended = conn, 0, map[uint64]func(json.RawMessage, error){}, make(chan struct{})
-		go c.read(conn, c.ended)
+	if err := c.connect(); err != nil {
+		return nil, err
 	}
 	c.n++
 	c.done[c.n] = done
 	return c.conn, nil
 }
 
-func (c *Client) dial() (net.Conn, error) {
-	socket, err := Socket(c.path)
-	if err != nil {
-		return nil, err
+// connect connects, unless there is a connection. The caller has the lock.
+func (c *Client) connect() error {
+	if c.conn != nil {
+		return nil
 	}
-	conn, err := net.Dial("unix", socket)
+	conn, err := c.dial()
 	if err != nil {
-		return nil, ErrNoServer
+		return err
 	}
-	if _, err := conn.Write(append([]byte{version}, c.greeting...)); err != nil {
+	p, welcome := &patient{of: c, conn: conn}, answer{}
+	lines := json.NewDecoder(p)
+	if _, err = conn.Write(append([]byte{version}, c.greeting...)); err == nil {
+		conn.SetReadDeadline(time.Now().Add(welcomeIn))
+		err = lines.Decode(&welcome)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrNoServer, err)
+	case welcome.Code != "":
+		err = &relay.Error{Code: welcome.Code, Detail: welcome.Detail}
+	}
+	if err != nil {
 		conn.Close()
-		return nil, ErrNoServer
+		return err
 	}
-	return conn, nil
+	p.welcome = true
+	c.conn, c.n, c.done, c.ended = conn, 0, map[uint64]func(answer, error){}, make(chan struct{})
+	go c.read(conn, lines, c.ended)
+	return nil
 }
 
 // read takes the answers of a connection until it ends.
-func (c *Client) read(conn net.Conn, ended chan struct{}) {
+func (c *Client) read(conn net.Conn, lines *json.Decoder, ended chan struct{}) {
 	defer close(ended)
-	lines := json.NewDecoder(conn)
+	fault := error(ErrEnded)
 	for {
 		var a answer
 		if err := lines.Decode(&a); err != nil {
 			break
 		}
+		var err error
+		if a.Code != "" {
+			err = &relay.Error{Code: a.Code, Detail: a.Detail}
+		}
+		if a.N == 0 { // the server has taken nothing of what is left
+			fault = err
+			break
+		}
 		c.mu.Lock()
 		done := c.done[a.N]
-		delete(c.done, a.N)
+		if !a.More {
+			delete(c.done, a.N)
+		}
 		c.mu.Unlock()
-		switch {
-		case done == nil:
-		case a.Code != "":
-			done(nil, &relay.Error{Code: a.Code, Detail: a.Detail})
-		default:
-			done(a.Status, nil)
+		if done != nil {
+			done(a, err)
 		}
 	}
 	conn.Close()
@@ -132,11 +187,37 @@ func (c *Client) read(conn net.Conn, ended chan struct{}) {
 	c.conn, c.done = nil, nil
 	c.mu.Unlock()
 	for _, done := range left {
-		done(nil, ErrEnded)
+		done(answer{}, fault)
 	}
 }
 
-// Close ends the connection; the writes without an outcome get ErrEnded. Close of nil does
+// patient reads from a connection. It gives a server up that owes an answer and says nothing:
+// at the second time, because this process may have stood still meanwhile.
+type patient struct {
+	of      *Client
+	conn    net.Conn
+	welcome bool
+}
+
+func (p *patient) Read(b []byte) (n int, err error) {
+	if !p.welcome {
+		return p.conn.Read(b)
+	}
+	for times := 0; times < 2; times++ {
+		p.conn.SetReadDeadline(time.Now().Add(silence))
+		if n, err = p.conn.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		p.of.mu.Lock()
+		if len(p.of.done) == 0 {
+			times = -1
+		}
+		p.of.mu.Unlock()
+	}
+	return n, err
+}
+
+// Close ends the connection; the requests without an outcome get ErrEnded. Close of nil does
 // nothing.
 func (c *Client) Close() {
 	if c == nil {

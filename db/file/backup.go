@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/ring"
 )
@@ -89,7 +88,7 @@ func errExists(path string) error {
 }
 
 // companions are the endings of the files that belong to a database.
-var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".index"}
+var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".admin.sock", ".index"}
 
 // companionEnding gives the ending by which a path belongs to a database; "" if it has none.
 func companionEnding(path string) string {
@@ -160,9 +159,6 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 	if result, err = copyPages(ctx, from, p.path, o); err != nil {
 		return nil, result, err
 	}
-	if err = dropRequests(p.path); err != nil {
-		return nil, result, ofSource(from, err)
-	}
 	result.Copying = time.Since(began)
 	if !o.Unchecked {
 		found, err := Check(ctx, CheckOptions{Path: p.path, Schema: o.Schema, Quick: o.Quick, Progress: o.Progress})
@@ -176,23 +172,6 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 	}
 	result.Bytes, err = sync(p.path)
 	return p, result, err
-}
-
-// dropRequests removes what relay prune has asked for from a copy. A backup that is put
-// back must not go on to remove what it has kept.
-func dropRequests(path string) error {
-	c, err := sqlite.Open(path, sqlite.Receiving)
-	if err != nil {
-		return err
-	}
-	asked, err := c.Row(nil, "SELECT 1 FROM prune")
-	if err == nil && asked {
-		err = c.Exec("DELETE FROM prune")
-	}
-	if closed := c.Close(); err == nil {
-		err = closed
-	}
-	return err
 }
 
 // sync makes the content of a file durable, and returns its size.

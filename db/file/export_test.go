@@ -6,10 +6,3 @@ func Pretend(steps ...string) (undo func()) {
 	upgrades = append(before[:len(before):len(before)], steps...)
 	return func() { upgrades = before }
 }
-
-// HurryLocks has those who want a lock try less often.
-func HurryLocks(tries int) (undo func()) {
-	before := lockTries
-	lockTries = tries
-	return func() { lockTries = before }
-}

@@ -79,7 +79,10 @@ func otherNames(real string) (others []string) {
 
 // Locked is the lock of a database: no other process can serve, restore or rebuild the
 // database before Close or the end of this process.
-type Locked struct{ name, inode *lock.Held }
+type Locked struct {
+	name, inode *lock.Held
+	made        string // the file of the name, if Lock has made it
+}
 
 // Lock locks the database at path by its name, with path + ".lock", and on Linux by the
 // file itself as well. The error is lock.ErrHeld if another process has the lock of the
@@ -97,6 +100,10 @@ func Lock(path string) (*Locked, error) {
 	if err := mustHaveOneName(real); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	made := ""
+	if !exists(real + ".lock") {
+		made = real + ".lock"
+	}
 	name, err := lockName(real)
 	if err != nil {
 		return nil, err
@@ -104,9 +111,14 @@ func Lock(path string) (*Locked, error) {
 	if !exists(real) {
 		return &Locked{name: name}, nil
 	}
+	if made != "" {
+		if err := Share(made, real); err != nil {
+			return nil, errors.Join(err, name.Close())
+		}
+	}
 	inode, err := lockInode(real)
 	if err == nil {
-		return &Locked{name, inode}, nil
+		return &Locked{name, inode, made}, nil
 	}
 	name.Close()
 	if errors.Is(err, lock.ErrHeld) {
@@ -118,6 +130,14 @@ func Lock(path string) (*Locked, error) {
 // Close releases the locks. The lock of the name goes last, so that the next process that
 // gets it finds the file free.
 func (l *Locked) Close() error { return errors.Join(l.inode.Close(), l.name.Close()) }
+
+// Leave is Close. Without keep, it removes the file of the lock if there was none before.
+func (l *Locked) Leave(keep bool) error {
+	if l.made != "" && !keep {
+		os.Remove(l.made) // not on Windows, where an open file stays
+	}
+	return l.Close()
+}
 
 // errElsewhere refuses a file that is itself locked, while nobody has the lock of its name.
 var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: use the same name, or end that process first")
@@ -133,6 +153,22 @@ func lockName(real string) (*lock.Held, error) {
 		time.Sleep(openPause)
 	}
 }
+
+// Share gives those who may write the database at path the same right to a file that was made
+// beside it.
+func Share(made, path string) error {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.Chmod(made, info.Mode().Perm()&0o666)
+	}
+	sqlite.GiveToOwnerOf(path, made)
+	return err
+}
+
+const (
+	lockTries = 40
+	openPause = 25 * time.Millisecond
+)
 
 // lockInode locks the file itself. It tries for a second, because a command that only asks
 // whether the file is locked has the lock for a moment.

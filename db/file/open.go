@@ -60,6 +60,25 @@ func MustExist(path string) error {
 	return nil
 }
 
+// MustBeRelays refuses the file at path if another program or a newer relay wrote it. It may be
+// empty. Errors name the path.
+func MustBeRelays(path string) error {
+	_, err := relaysInfo(path)
+	return err
+}
+
+// relaysInfo is infoAt for a file that MustBeRelays does not refuse.
+func relaysInfo(path string) (info Info, err error) {
+	if err := mustHaveOneName(path); err != nil {
+		return info, fmt.Errorf("%s: %w", path, err)
+	}
+	if info, err = infoAt(path); err != nil {
+		return info, unreadable(path, err)
+	}
+	_, err = info.steps(path, "")
+	return info, err
+}
+
 // MustBeCurrent refuses a file of an older schema, which this program cannot read
 // before an upgrade.
 func (i Info) MustBeCurrent(path string) error {
@@ -266,11 +285,6 @@ func readInfo(c *sqlite.Conn) (info Info, err error) {
 		return info, err
 	}
 	defer c.Rollback()
-	return infoNow(c)
-}
-
-// infoNow is readInfo inside a transaction.
-func infoNow(c *sqlite.Conn) (info Info, err error) {
 	if info.application, err = c.Number("PRAGMA application_id"); err != nil {
 		return info, err
 	}

@@ -68,16 +68,6 @@ func (p *partial) remove() {
 	os.RemoveAll(p.folder) // for systems where a file cannot be removed while it is locked
 }
 
-// giveToOwnerOf gives the file to the owner of the one that it will replace, if there is one.
-func (p *partial) giveToOwnerOf(path string) error {
-	f, err := os.Open(p.path)
-	if err != nil {
-		return err
-	}
-	sqlite.GiveToOwnerOf(path, f)
-	return f.Close()
-}
-
 // replace moves the complete file to its path, durably. It replaces a file at that path.
 func (p *partial) replace(to string) error {
 	if err := os.Rename(p.path, to); err != nil {

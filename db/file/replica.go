@@ -41,9 +41,14 @@ func ReadReplica(c *sqlite.Conn) (r Replica, follows bool, err error) {
 func MustFollowNoLog(c *sqlite.Conn, path string) error {
 	_, follows, err := ReadReplica(c)
 	if err == nil && follows {
-		err = fmt.Errorf("%s is one of several copies that follow a log: only the relay that serves it may change it", path)
+		err = FollowsLog(path)
 	}
 	return err
+}
+
+// FollowsLog is the error of MustFollowNoLog.
+func FollowsLog(path string) error {
+	return fmt.Errorf("%s is one of several copies that follow a log: only the relay that serves it may change it", path)
 }
 
 // ReplicaAt is ReadReplica for the database at path, which may be served.

@@ -83,9 +83,7 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 			return result, ofSource(from, err)
 		}
 	}
-	if err := p.giveToOwnerOf(to); err != nil {
-		return result, err
-	}
+	sqlite.GiveToOwnerOf(to, p.path) // of the one that it will replace
 	if result.Kept, err = setAside(to, o.Replace); err != nil {
 		return result, err
 	}
@@ -174,7 +172,7 @@ func lockForRestore(to string) (held *Locked, err error) {
 		held, err = Lock(to)
 	}
 	if errors.Is(err, lock.ErrHeld) {
-		return nil, fmt.Errorf("a server runs on %s: end it first", to)
+		return nil, fmt.Errorf("a server runs on %s, or another command works on it: end that first", to)
 	}
 	return held, err
 }

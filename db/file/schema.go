@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"relay/db/internal/sqlite"
-	"relay/db/lock"
 )
 
 // The numbers in the header of a file that say whose it is (PRAGMA application_id).
@@ -40,7 +38,7 @@ func Create(path string) error {
 	if err != nil {
 		return err
 	}
-	sqlite.GiveToOwnerOf(filepath.Dir(path), f)
+	sqlite.GiveToOwnerOf(filepath.Dir(path), path)
 	if err := f.Close(); err != nil {
 		return err
 	}
@@ -50,33 +48,19 @@ func Create(path string) error {
 // OpenCurrent opens the file for writing and brings its schema up to date in one
 // transaction: an empty file gets all of schema.sql, an older file the missing
 // upgrades. It refuses a file of another program or of a newer relay, without
-// changing it. It also refuses an older file that is being served, because its server
-// would fail. locked says that the caller has the server's lock. Errors name the path.
-// The caller closes the connection.
-func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
-	if err := mustHaveOneName(path); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	info, err := infoAt(path)
+// changing it. The caller has the lock of the file. Errors name the path. The caller closes
+// the connection.
+func OpenCurrent(path, schema string) (*sqlite.Conn, error) {
+	info, err := relaysInfo(path)
 	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	if _, err := info.steps(path, schema); err != nil {
 		return nil, err
 	}
 	isCurrent := info.application == applicationID && info.Version == CurrentSchema()
-	if !isCurrent && !info.empty && !locked {
-		held, err := lockToUpgrade(path)
-		if err != nil {
-			return nil, err
-		}
-		defer held.Close()
-	}
 	r := sqlite.Writing
 	if info.empty {
 		r = sqlite.Creating
 	}
-	c, err := openPatiently(path, r)
+	c, err := sqlite.Open(path, r)
 	if err == nil {
 		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // most faults show only at the first read
 		if err != nil {
@@ -89,50 +73,16 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 	if isCurrent {
 		return c, nil
 	}
-	if err := migrate(c, path, schema); err != nil {
+	if err := migrate(c, info, path, schema); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// lockToUpgrade takes the server's lock. It tries for a second, since another command
-// may have the lock for a moment.
-func lockToUpgrade(path string) (*Locked, error) {
-	for tries := 0; ; tries++ {
-		held, err := Lock(path)
-		if !errors.Is(err, lock.ErrHeld) {
-			return held, err
-		}
-		if tries == lockTries {
-			return nil, fmt.Errorf("%s is being served by an older relay: stop that first, then relay serve of this one brings the file up to date", path)
-		}
-		time.Sleep(openPause)
-	}
-}
-
-// openPatiently opens a file and tries again while it is busy: SQLite does not wait
-// when two processes switch a new file to WAL at the same time.
-func openPatiently(path string, r sqlite.Role) (*sqlite.Conn, error) {
-	for tries := 0; ; tries++ {
-		c, err := sqlite.Open(path, r)
-		if err == nil || !sqlite.IsBusy(err) || tries == openTries {
-			return c, err
-		}
-		time.Sleep(openPause)
-	}
-}
-
-const (
-	openTries = 200
-	openPause = 25 * time.Millisecond
-)
-
-var lockTries = 40 // fewer in tests
-
 // migrate brings a file to the current schema. What the steps drop is overwritten: a table that
 // is made anew leaves copies of its rows behind, which nobody would ever find to forget them.
-func migrate(c *sqlite.Conn, path, schema string) (err error) {
+func migrate(c *sqlite.Conn, info Info, path, schema string) (err error) {
 	if _, err := c.Row(nil, "PRAGMA secure_delete = ON"); err != nil {
 		return err
 	}
@@ -143,18 +93,14 @@ func migrate(c *sqlite.Conn, path, schema string) (err error) {
 	if err := c.BeginWrite(); err != nil {
 		return err
 	}
-	if err := migrateTx(c, path, schema); err != nil {
+	if err := migrateTx(c, info, path, schema); err != nil {
 		c.Rollback()
 		return err
 	}
 	return c.Commit()
 }
 
-func migrateTx(c *sqlite.Conn, path, schema string) error {
-	info, err := infoNow(c) // read again under the lock, since another process may have been faster
-	if err != nil {
-		return err
-	}
+func migrateTx(c *sqlite.Conn, info Info, path, schema string) error {
 	steps, err := info.steps(path, schema)
 	if err != nil {
 		return err

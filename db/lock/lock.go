@@ -16,18 +16,27 @@ var ErrHeld = errors.New("locked by another process")
 type Held struct{ file *os.File }
 
 // File takes an exclusive lock on the file at path, which it makes if it is missing:
-// ErrHeld if another process has the lock. Do not remove the file: two processes
-// could then lock two files of the same name. Safe for concurrent use.
+// ErrHeld if another process has the lock. Only who has the lock may remove the file. Safe for
+// concurrent use.
 func File(path string) (*Held, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := take(f); err != nil {
+	if err = take(f); err == nil && !isAt(f, path) { // who had it has removed the file meanwhile
+		err = ErrHeld
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return &Held{f}, nil
+}
+
+func isAt(f *os.File, path string) bool {
+	ours, err := f.Stat()
+	there, err2 := os.Stat(path)
+	return err == nil && err2 == nil && os.SameFile(ours, there)
 }
 
 // Close releases the lock at once. Closing the file alone would not: while this process

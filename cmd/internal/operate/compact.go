@@ -8,6 +8,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
+	"relay/db"
 	"relay/db/file"
 	"relay/db/relay"
 
@@ -35,7 +36,7 @@ there is less, the command only gives unused pages back.`,
 
 func (a *app) compact(ctx context.Context) error {
 	progress, end := show.Reporting(a.Stderr)
-	r, err := file.Compact(ctx, file.CompactOptions{Path: a.DBPath, Schema: a.Schema, Progress: progress})
+	r, err := db.Compact(ctx, file.CompactOptions{Path: a.DBPath, Schema: a.Schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: the database is whole, but still has unused space")

@@ -19,7 +19,7 @@ func (a *app) keyCommand() *cobra.Command {
 		Use:   "key",
 		Short: "Issue, list, revoke and rotate keys",
 		Long: `Issue, list, revoke and rotate keys. The commands work on the database file; a
-server that runs on it notices within a second.`,
+server that runs on it does it for them.`,
 		Example: `  relay key create planner^acme
   relay key list`,
 	}

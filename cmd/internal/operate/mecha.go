@@ -20,7 +20,7 @@ func (a *app) mechaCommand() *cobra.Command {
 		Use:   "mecha",
 		Short: "List, show, import and remove Mechas, and set their profiles",
 		Long: `List, show, import and remove Mechas, and set their profiles. The commands work
-on the database file; a server that runs on it notices within a second.`,
+on the database file; a server that runs on it does it for them.`,
 		Example: `  relay mecha list
   relay mecha import agents.jsonl`,
 	}

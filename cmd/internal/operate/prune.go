@@ -32,8 +32,8 @@ and give the space back to the file system. There is no way back: relay backup
 before. relay serve --retention does the same all the time.
 
 If a server runs on the database, it does the work, a little with each of its
-transactions, so that sends go on; the command waits for it. Ctrl-C ends the
-removal; after a kill of the command the server, or the next one, goes on.
+transactions, so that sends go on; the command waits for it. Ctrl-C, or any
+other end of the command or the server, ends the removal; run it again to go on.
 Messages that came with an Idempotency-Key stay until they are 24 hours old.
 
 If the clock is more than a day ahead of the last time at which a server was
@@ -80,7 +80,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 	case dry:
 		return a.printPruned(db.PruneResult{Messages: int64(due.Messages), Bytes: due.Bytes, Kept: int64(due.Kept)}, true)
 	}
-	if due.Messages > 0 { // noted before, because the removal goes on even if this command is killed
+	if due.Messages > 0 { // noted before, in case this command is killed
 		err := a.WithDB(false, func(d *db.DB) error {
 			return d.Note(relay.ActPruneBegun, fmt.Sprintf("%d messages from before %s",
 				due.Messages, relay.FormatTime(now.Add(-age))))
@@ -90,8 +90,9 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		}
 	}
 	progress, end := show.Reporting(a.Stderr)
-	result, err := db.Prune(ctx, db.PruneOptions{Path: a.DBPath, Schema: a.Schema, Before: now.Add(-age),
-		Total: int64(due.Messages), Progress: func(done, total int64) { progress("removing", done, total) }})
+	result, err := db.Prune(ctx, a.DBPath, a.Schema, now.Add(-age), func(so db.PruneResult) {
+		progress("removing", so.Messages, int64(due.Messages))
+	})
 	end()
 	if result.Messages > 0 {
 		noted := a.Note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload",

@@ -61,7 +61,7 @@ func (w *Store) findRoom() bool {
 // it was open before.
 func (w *Store) reopen() error {
 	role := sqlite.Reading
-	c, err := file.OpenCurrent(w.Path, w.Opts.Schema, true)
+	c, err := file.OpenCurrent(w.Path, w.Opts.Schema)
 	w.Cramped = sqlite.IsDiskFull(err)
 	if w.Cramped {
 		role = sqlite.Unindexed

@@ -39,7 +39,6 @@ func (f *foreign) Do(time.Time) {
 	switch {
 	case err == nil && data != f.data:
 		f.data, w.Checkpoints.CopySoon = data, true
-		w.forgetRead()
 	case err != nil && sqlite.IsFatal(err):
 		w.Fail(err)
 	}

@@ -38,8 +38,6 @@ type Log interface {
 	// outcomes, and then follows the log no more. The writer must be running.
 	Start()
 	Stop()
-	// Close closes what opening has opened, if Stop has not. It may be called again.
-	Close()
 }
 
 // Keeps reports whether this process makes the store's own writes.

@@ -18,7 +18,7 @@ type watch struct {
 	path string
 	c    *sqlite.Conn // nil before the first look
 	data int64        // PRAGMA data_version at the last look
-	seen versions
+	keys int64        // the version of the keys at the last look: it grows with every change
 
 	held     time.Time                 // since when another process has had the write lock; zero: none has it
 	reported bool                      // held has been logged
@@ -40,13 +40,10 @@ const (
 	lockedAfter = time.Second
 )
 
-// versions tell whether keys, entries or what was learned have changed: they grow with every change.
-type versions struct{ keys, entries, learned int64 }
-
 // newWatch makes the watch of the file at path. At its first look it finds that
 // everything has changed.
 func newWatch(w *Store, path string) *watch {
-	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1, -1}, reports: make(chan func(), 16), clock: w.Opts.Now().Round(0), passed: time.Now()}
+	return &watch{w: w, path: path, data: -1, keys: -1, reports: make(chan func(), 16), clock: w.Opts.Now().Round(0), passed: time.Now()}
 }
 
 // Open opens the connection. The start calls it, while the files are known to be in their
@@ -106,31 +103,16 @@ func (h *watch) look() {
 	} // after any other error, the next look tries again
 }
 
-// tell tells the listeners which of these have changed.
+// tell tells the listeners if keys have changed.
 func (h *watch) tell(data int64) error {
-	now, err := h.versions()
-	if err != nil {
-		return err
-	}
-	h.data = data
-	if now.keys != h.seen.keys {
+	keys, err := h.c.Number("SELECT value FROM setting WHERE name = 'keys_version'")
+	if err == nil && keys != h.keys {
 		h.w.Listeners.tell(KeysChanged)
 	}
-	if now.entries != h.seen.entries {
-		h.w.Mechas.Forget()
-		h.w.Listeners.tell(EntriesChanged)
+	if err == nil {
+		h.data, h.keys = data, keys
 	}
-	if now.learned != h.seen.learned {
-		h.w.Listeners.tell(LearnedChanged)
-	}
-	h.seen = now
-	return nil
-}
-
-func (h *watch) versions() (v versions, err error) {
-	_, err = h.c.Row(func(r *sqlite.Rows) { v = versions{r.Int(0), r.Int(1), r.Int(2)} },
-		"SELECT (SELECT value FROM setting WHERE name = 'keys_version'), (SELECT max(revision) FROM mecha), (SELECT max(position) FROM learner)")
-	return v, err
+	return err
 }
 
 // lookAtLock finds out whether another process has the write lock. committed tells

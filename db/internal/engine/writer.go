@@ -28,8 +28,6 @@ import (
 )
 
 const (
-	commandBatch = 64                     // jobs in a transaction of a command, because a server may wait for it
-	mostRest     = 50 * time.Millisecond  // the longest pause of a command between two transactions
 	TasksEvery   = 250 * time.Millisecond // how often background work is looked for while no jobs come
 	gatherRounds = 4                      // how often the writer yields before it takes the queue
 )
@@ -93,7 +91,8 @@ type Store struct {
 
 	Foreign     foreign
 	Checkpoints checkpoints
-	Log         Log // nil: the file is its own log
+	Log         Log       // nil: the file is its own log
+	HandOver    func(Job) // takes all writes: another process makes them; nil: this one does
 
 	Table   *Table
 	MechaOf func(relay.KeyNumber) relay.MechaNumber // whose turn in the queue the writes of a key take
@@ -104,12 +103,8 @@ type Store struct {
 }
 
 func New(o Options, path string, l *names.Lookups) *Store {
-	most := MaxBatch
-	if !o.Serve {
-		most = commandBatch
-	}
 	w := &Store{
-		Queue: NewQueue(most, MaxBatchBytes), wake: make(chan struct{}, 1), Ended: make(chan struct{}),
+		Queue: NewQueue(MaxBatch, MaxBatchBytes), wake: make(chan struct{}, 1), Ended: make(chan struct{}),
 		Lookups: l, Opts: o, Path: path, Measures: newMeasures(), Done: make(chan struct{}),
 		Disk: disk{Folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger},
 	}
@@ -140,7 +135,11 @@ func (w *Store) Add(r Room) {
 // finish once the job is durable or refused. If the queue takes no more, enqueue calls
 // finish itself.
 func (w *Store) Enqueue(j Job, of relay.MechaNumber) {
-	if w.Log != nil && j.Shared() != nil {
+	switch shared := j.Shared() != nil; {
+	case shared && w.HandOver != nil:
+		w.HandOver(j)
+		return
+	case shared && w.Log != nil:
 		w.Log.Enqueue(j, of)
 		return
 	}
@@ -247,16 +246,12 @@ func (w *Store) Run() {
 			continue
 		}
 		w.runTasks(false) // before every transaction, so that tasks also run under load
-		began := time.Now()
 		if ops = append(ops, w.joined()...); len(ops) > 0 {
 			w.Commit(ops)
 		}
 		w.reuse(ops)
 		if len(entries) > 0 {
 			w.Log.Apply(entries)
-		}
-		if w.Queued() > 0 {
-			w.rest(time.Since(began))
 		}
 	}
 }
@@ -318,14 +313,6 @@ func (w *Store) reuse(ops []Op) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Queue.Reuse(ops)
-}
-
-// rest leaves the write lock to a server for as long as a command had it. Without that,
-// a server that waits for the lock would seldom find it free.
-func (w *Store) rest(had time.Duration) {
-	if !w.Opts.Serve {
-		time.Sleep(min(had, mostRest))
-	}
 }
 
 // DoNow makes a transaction of one chore. Only the writer's goroutine may call it.

@@ -61,8 +61,7 @@ type Retention struct {
 	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	trust      trust
 	passes     []*pass
-	asked      *asked // what a command has asked for; nil: nothing
-	readsAsked bool   // a command may have asked for something
+	asks       requests
 	unlist     mailbox.Unlister
 	space      space
 	unused     *relay.PruneUnused // the next write of its kind; nil: none is due
@@ -102,22 +101,13 @@ type pass struct {
 	again bool
 }
 
-// asked is a pass for a command, with its results so far.
-type asked struct {
-	pass
-	id    int64
-	so    relay.Pruned
-	noted relay.Pruned // what the command has been told
-	ended bool
-}
-
 // New makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
 func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
 	p *progress.Progress, s *sending.Sending, l Lessons) *Retention {
 	r := &Retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
-		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}, readsAsked: true}
+		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}}
 	r.walk(keep, false)
 	r.walk(keepExpired, true)
 	if r.emptyFor = keep; r.emptyFor == 0 {
@@ -191,21 +181,16 @@ func (r *Retention) piece(now time.Time) engine.Job {
 		return nil
 	}
 	running := r.running(now)
-	if r.readsAsked {
-		r.readsAsked = false
-		r.readAsked()
-	}
+	asked := r.nextAsked()
 	switch {
 	case r.unlist.Due(running):
 		return r.unlistPiece()
-	case r.asked != nil && !r.asked.ended && time.Since(r.said) >= time.Second && r.asked.so != r.asked.noted:
-		return r.notePiece(now)
-	case r.asked != nil && !r.asked.ended:
-		return r.prunePiece(&r.asked.pass, now)
+	case asked != nil && !asked.target.IsZero():
+		return r.prunePiece(&asked.pass, asked, now)
 	}
 	for _, p := range r.passes {
 		if !p.target.IsZero() {
-			return r.prunePiece(p, now)
+			return r.prunePiece(p, nil, now)
 		}
 	}
 	r.say()
@@ -214,11 +199,12 @@ func (r *Retention) piece(now time.Time) engine.Job {
 		return r.unusedPiece(now)
 	case r.pushes != 0:
 		return r.pushPiece()
-	case r.asked != nil: // it has ended, and what it left behind has gone
-		if j := r.spacePiece(); j != nil {
+	case asked != nil: // its pass has ended, and what that left behind has gone
+		if j := r.spacePiece(asked); j != nil {
 			return j
 		}
-		return r.notePiece(now)
+		r.answer(asked)
+		return r.piece(now)
 	case running >= r.nextAudit && r.mustAudit():
 		return r.auditPiece(now, running)
 	case running >= r.nextNote:
@@ -226,7 +212,7 @@ func (r *Retention) piece(now time.Time) engine.Job {
 	case running >= r.nextRun:
 		return r.begin(now, running)
 	}
-	return r.spacePiece()
+	return r.spacePiece(nil)
 }
 
 // every is the time between two runs: short against the shortest age.
@@ -327,8 +313,8 @@ func (p *pass) done(out relay.Pruned) {
 	}
 }
 
-// prunePiece makes the next write of a pass.
-func (r *Retention) prunePiece(p *pass, now time.Time) engine.Job {
+// prunePiece makes the next write of a pass. asked is nil if it is not that of a command.
+func (r *Retention) prunePiece(p *pass, asked *asked, now time.Time) engine.Job {
 	w := &relay.PruneMessages{At: now, After: p.after, Most: r.most}
 	if p.expired {
 		w.ExpiredAfter, w.ExpiredBefore = p.afterAt, p.target
@@ -349,22 +335,18 @@ func (r *Retention) prunePiece(p *pass, now time.Time) engine.Job {
 		p.done(out)
 		r.w.Measures.Removed.Add(int64(out.Messages))
 		r.toSay.Messages, r.toSay.Bytes = r.toSay.Messages+out.Messages, r.toSay.Bytes+out.Bytes
-		a := r.asked
-		if a == nil || p != &a.pass {
+		if asked == nil {
 			r.toAudit.Messages, r.toAudit.Bytes = r.toAudit.Messages+out.Messages, r.toAudit.Bytes+out.Bytes
-		} else { // the command notes it in the audit log
-			a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+out.Messages, a.so.Bytes+out.Bytes, a.so.Kept+out.Kept
-			if a.ended = p.target.IsZero(); a.ended {
-				r.tidy(a, now)
-			}
+		} else if r.tell(asked, out, 0); p.target.IsZero() { // the command notes it in the audit log
+			r.tidy(p, now)
 		}
 	})
 }
 
-// tidy has removed what the messages that a command wanted removed have left behind.
-func (r *Retention) tidy(a *asked, now time.Time) {
+// tidy has removed what the messages of a command's pass have left behind.
+func (r *Retention) tidy(p *pass, now time.Time) {
 	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
-	r.pushes, r.space.checked = relay.PositionAt(a.upto), time.Time{}
+	r.pushes = relay.PositionAt(p.upto)
 }
 
 func (r *Retention) unusedPiece(now time.Time) engine.Job {
@@ -426,9 +408,6 @@ func (r *Retention) Arrived(t *engine.Tx) {
 		r.unlist.Removed(r.mailbox.Removed, r.running(r.w.Opts.Now()))
 	}
 }
-
-// Forget looks for a request of a command, which another process may have written.
-func (r *Retention) Forget() { r.readsAsked = true }
 
 // behind tells whether a run that should be over is still under way, and not because it
 // has much to catch up with.

@@ -36,14 +36,11 @@ func (r *Retention) mustAudit() bool {
 }
 
 // Flush deletes the rows of removed messages when the store closes, and notes what was
-// removed: in the audit log, unless end has done that, and for a command that waits.
+// removed in the audit log, unless end has done that.
 func (r *Retention) Flush() {
 	can := func() bool { return r.works() && r.w.Failed() == nil && !r.w.Disk.Low.Load() }
 	if can() && r.w.Log == nil && r.mustAudit() {
 		r.w.Commit([]engine.Op{{Job: r.auditPiece(r.w.Opts.Now(), 0)}})
-	}
-	if can() && r.asked != nil && r.asked.so != r.asked.noted {
-		r.w.Commit([]engine.Op{{Job: r.notePiece(r.w.Opts.Now())}})
 	}
 	for can() && r.unlist.Left() {
 		r.goal = quietPiece

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -101,63 +100,4 @@ func (d *dropPushes) Apply(t *engine.Tx) error {
 	err := t.C.Exec("DELETE FROM push WHERE position IN (SELECT position FROM push WHERE position < ? ORDER BY position LIMIT ?)", int64(d.before), int64(pushesAtOnce))
 	d.more = t.C.Changes()-before == pushesAtOnce
 	return err
-}
-
-// readAsked looks for a command that wants messages removed. An earlier server may have
-// removed some for it.
-func (r *Retention) readAsked() {
-	if r.asked != nil {
-		return
-	}
-	var a asked
-	found, err := r.w.C.Row(func(row *sqlite.Rows) {
-		a.id, a.target = row.Int(0), relay.Position(row.Int(1)).Time()
-		a.so.Messages, a.so.Bytes = int(row.Int(2)), row.Int(3)
-	}, "SELECT id, before, messages, bytes FROM prune WHERE ended_at IS NULL ORDER BY id LIMIT 1")
-	switch {
-	case err != nil:
-		r.w.Opts.Logger.Warn("cannot look for what relay prune asks", "error", file.Explain(r.w.Path, err))
-	case found:
-		r.asked = &a
-		r.w.Opts.Logger.Info("relay prune asks to remove messages", "before", relay.FormatTime(a.target))
-	}
-}
-
-// notePiece tells the command how far its pass has come. If the command has taken back
-// its row, the pass ends.
-func (r *Retention) notePiece(now time.Time) engine.Job {
-	a := r.asked
-	r.said = time.Now()
-	n := &noteOfPrune{id: a.id, so: a.so}
-	if a.ended {
-		n.endedAt = now
-	}
-	return r.choreOf(n, func() {
-		a.noted = n.so
-		if n.gone || a.ended {
-			r.w.Opts.Logger.Info("messages were removed for relay prune", "messages", a.so.Messages, "payload_bytes", a.so.Bytes, "kept", a.so.Kept)
-			r.asked, r.readsAsked, r.toSay = nil, true, relay.Pruned{}
-		}
-	})
-}
-
-type noteOfPrune struct {
-	id      int64
-	so      relay.Pruned
-	endedAt time.Time // zero: not yet
-	gone    bool      // apply sets it
-}
-
-const prunesKept = 24 * time.Hour // rows that a killed command has left
-
-func (n *noteOfPrune) Size() int { return 0 }
-
-func (n *noteOfPrune) Apply(t *engine.Tx) error {
-	before := t.C.Changes()
-	err := t.C.Exec("UPDATE prune SET messages = ?, bytes = ?, kept = ?, ended_at = ? WHERE id = ?",
-		int64(n.so.Messages), n.so.Bytes, int64(n.so.Kept), sqlite.OrNull(relay.MilliOf(n.endedAt)), n.id)
-	if n.gone = t.C.Changes() == before; err != nil || n.endedAt.IsZero() {
-		return err
-	}
-	return t.C.Exec("DELETE FROM prune WHERE ended_at < ?", n.endedAt.Add(-prunesKept).UnixMilli())
 }

@@ -19,7 +19,7 @@ type Lessons interface {
 
 // Rests reports whether nothing is to be removed until the next run. For the writer's goroutine.
 func (r *Retention) Rests() bool {
-	return r.running(r.w.Opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil &&
+	return r.running(r.w.Opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && !r.IsAsked() &&
 		!slices.ContainsFunc(r.passes, func(p *pass) bool { return !p.target.IsZero() })
 }
 

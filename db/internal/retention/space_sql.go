@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"relay/db/file"
 	"relay/db/internal/engine"
+	"relay/db/relay"
 )
 
 // space decides when unused pages of the file go back to the file system. Some are kept:
@@ -23,8 +25,9 @@ const (
 	mostPages  = 512
 )
 
-// spacePiece gives a piece of the work of giving space back; nil if there is none.
-func (r *Retention) spacePiece() engine.Job {
+// spacePiece gives a piece of the work of giving space back; nil if there is none. asked is what
+// a command waits for; nil: none does.
+func (r *Retention) spacePiece(asked *asked) engine.Job {
 	s := &r.space
 	if !s.giving {
 		if time.Since(s.checked) < checkSpace {
@@ -32,15 +35,20 @@ func (r *Retention) spacePiece() engine.Job {
 		}
 		s.checked = time.Now()
 		free, all, err := r.pages()
-		if err != nil || free <= keptPages+all/keptShare {
+		if err != nil || free <= asked.mayKeep(keptPages+all/keptShare) {
 			return nil
 		}
 		s.giving, s.pages = true, leastPages
 	}
 	v := &giveBack{pages: s.pages}
 	return r.choreOf(v, func() {
-		if s.giving = v.free > (keptPages+v.all/keptShare)/2 && v.cut > 0; !s.giving {
+		s.giving = v.cut > 0 && v.free > asked.mayKeep((keptPages+v.all/keptShare)/2)
+		if asked != nil && asked.unused > 0 { // there may be new ones meanwhile
+			s.giving = s.giving && r.tell(asked, relay.Pruned{}, v.cut*file.PageSize).Given < asked.unused
+		}
+		if !s.giving {
 			r.w.Checkpoints.CopySoon = true // only a copied log makes the file shorter
+			s.checked = time.Now()
 		}
 		switch {
 		case r.took > r.goal:
@@ -57,6 +65,15 @@ func (r *Retention) pages() (free, all int64, err error) {
 		all, err = r.w.C.Number("PRAGMA page_count")
 	}
 	return free, all, err
+}
+
+// mayKeep is how many unused pages may stay in the file: none, if a command wants them given
+// back.
+func (a *asked) mayKeep(pages int64) int64 {
+	if a != nil && a.unused > 0 {
+		return 0
+	}
+	return pages
 }
 
 // giveBack is the chore that moves used pages to the place of unused ones and cuts the

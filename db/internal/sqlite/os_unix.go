@@ -58,10 +58,10 @@ func OnlyOurs(info os.FileInfo) bool {
 	return ok && int(s.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0
 }
 
-// GiveToOwnerOf gives the file f to the owner and the group of the file or folder at path, if
-// this process is root's and they are not: the owner could not open f otherwise. If the
-// system does not allow that, f stays as it is.
-func GiveToOwnerOf(path string, f *os.File) {
+// GiveToOwnerOf gives the file at made to the owner and the group of the file or folder at path,
+// if this process is root's and they are not: the owner could not open it otherwise. If the
+// system does not allow that, the file stays as it is.
+func GiveToOwnerOf(path, made string) {
 	if os.Geteuid() != 0 {
 		return
 	}
@@ -70,6 +70,6 @@ func GiveToOwnerOf(path string, f *os.File) {
 		return
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != 0 {
-		_ = f.Chown(int(s.Uid), int(s.Gid))
+		_ = os.Lchown(made, int(s.Uid), int(s.Gid))
 	}
 }

@@ -1,0 +1,199 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"relay/db/admin"
+	"relay/db/file"
+	"relay/db/internal/engine"
+	"relay/db/internal/retention"
+	"relay/db/lock"
+	"relay/db/relay"
+)
+
+// handover sends the writes of a command to the server of the file.
+type handover struct {
+	*admin.Client
+	d       *DB  // of the command
+	follows bool // a log
+
+	mu   sync.Mutex
+	next *DB // has the file once the server is gone; nil: it is not, as far as is known
+}
+
+func (h *handover) take(j engine.Job) {
+	form := relay.AppendWrite(nil, j.Shared())
+	if len(form) > mostForm {
+		h.d.w.FinishLater(j, errTooLong())
+		return
+	}
+	h.Send(form, func(err error) {
+		ended := errors.Is(err, admin.ErrEnded)
+		switch {
+		case isGone(err) && !h.follows:
+			go h.again(j, ended)
+			return
+		case ended:
+			err = errUnknown("the relay that serves the file has ended the connection", nil)
+		case errors.Is(err, admin.ErrNoServer):
+			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.d.w.Path)
+		}
+		h.d.w.FinishLater(j, err)
+	})
+}
+
+// isGone reports whether err says that the server has gone.
+func isGone(err error) bool {
+	return errors.Is(err, admin.ErrEnded) || errors.Is(err, admin.ErrNoServer) || relay.ErrorCode(err) == relay.ShuttingDown
+}
+
+// again makes a write by whoever has the file now, since its server is gone. perhaps says that the
+// server may have made it: then it is made again only if that does no harm.
+func (h *handover) again(j engine.Job, perhaps bool) {
+	next, err := h.successor()
+	write := j.Shared()
+	if act, ok := write.(*relay.Act); ok && act.Write != nil {
+		write = act.Write
+	}
+	if perhaps && err == nil {
+		switch w := write.(type) {
+		case *relay.IssueKey:
+			if there, err := next.KeysByID(context.Background(), []relay.KeyID{w.ID}); err == nil && len(there) > 0 {
+				h.d.w.FinishLater(j, file.SyncLog(h.d.w.Path)) // the server may have been killed before it did
+				return
+			}
+		case *relay.RevokeKey, *relay.PutProfile, *relay.ForgetLearned:
+		default:
+			err = errUnknown("the relay that serves the file has ended the connection", nil)
+		}
+	}
+	if err == nil {
+		_, err = next.Apply(j.Shared())
+	}
+	h.d.w.FinishLater(j, err)
+}
+
+// successor opens the file anew, with another server or without one.
+func (h *handover) successor() (_ *DB, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.next == nil {
+		h.next, err = Open(h.d.opts)
+	}
+	return h.next, err
+}
+
+// close closes what is open.
+func (h *handover) close() {
+	h.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.next != nil {
+		h.next.Close()
+	}
+}
+
+// Prune removes the messages of the file at path that were accepted before a time: by its server,
+// which has caches, sockets and counts that must know; or, if nobody serves the file, by serving it
+// meanwhile. schema is the text of schema.sql. say is told a few times a second what was removed.
+// If ctx ends, Prune stops the removal and returns what was removed until then, with the error of
+// ctx. Errors name the path.
+func Prune(ctx context.Context, path, schema string, before time.Time, say func(PruneResult)) (PruneResult, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return PruneResult{}, err
+	}
+	want := errand{Errand: retention.Errand{Before: relay.PositionAt(before)}}
+	so, err := carryOut(ctx, path, schema, want, func(so retention.SoFar) { say(pruned(so)) })
+	return pruned(so), err
+}
+
+// Compact gives the unused space of a file back to the file system: as file.Compact does; or, if
+// the file is served, or the disk has no room for that, by its server, which cuts unused pages off, a
+// few at a time.
+func Compact(ctx context.Context, o file.CompactOptions) (r file.CompactResult, err error) {
+	began := time.Now()
+	r, err = file.Compact(ctx, o)
+	if !r.NoRoom && !errors.Is(err, lock.ErrHeld) {
+		return r, err
+	}
+	before, err := file.Measure(o.Path)
+	if before.NoRoom = r.NoRoom; err != nil || before.Free == 0 {
+		return before, err
+	}
+	_, err = carryOut(ctx, before.Path, o.Schema, errand{Errand: retention.Errand{Unused: before.Free}}, func(so retention.SoFar) {
+		if o.Progress != nil {
+			o.Progress("compacting", so.Given, before.Free)
+		}
+	})
+	after, failed := file.Measure(o.Path)
+	before.After, before.Took = after.Before, time.Since(began)
+	return before, cmp.Or(err, failed)
+}
+
+// carryOut has the server of the file at path do an errand; or, if nobody serves the file, serves
+// it meanwhile.
+func carryOut(ctx context.Context, path, schema string, want errand, say func(retention.SoFar)) (so retention.SoFar, err error) {
+	d, err := Open(Options{Path: path, Schema: schema, Serve: true, MaxNonces: 1, ClockSkew: relay.MaxClockSkew})
+	if errors.Is(err, admin.ErrServed) {
+		return askServer(ctx, path, want, say)
+	}
+	if err != nil {
+		return so, err
+	}
+	so, err = d.Retention.Work(ctx, want.Errand, say)
+	for err == nil && d.Retention.IsAsked() && ctx.Err() == nil && d.Failed() == nil {
+		time.Sleep(10 * time.Millisecond) // other commands have asked this one meanwhile
+	}
+	return so, file.Explain(path, errors.Join(err, d.Close()))
+}
+
+// askServer has the server of the file at path do an errand.
+func askServer(ctx context.Context, path string, want errand, say func(retention.SoFar)) (so retention.SoFar, err error) {
+	text, err := ask(ctx, path, want, func(text json.RawMessage) {
+		var now retention.SoFar
+		if json.Unmarshal(text, &now) == nil {
+			say(now)
+		}
+	})
+	if text != nil {
+		err = cmp.Or(err, json.Unmarshal(text, &so))
+	}
+	if isGone(err) {
+		err = errors.New("the server has stopped before this was done: run the command again")
+	}
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return so, err
+}
+
+func ask(ctx context.Context, path string, want errand, say func(json.RawMessage)) (json.RawMessage, error) {
+	question, err := json.Marshal(want)
+	if err != nil {
+		return nil, err
+	}
+	server, err := admin.NewClient(path)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Close()
+	return server.Ask(ctx, question, say)
+}
+
+// LogStatus asks the server of the file at path for the status of its log (Options.Status).
+// Errors: admin.ErrNoServer and admin.ErrEnded, that of ctx, and those of opening the file.
+func LogStatus(ctx context.Context, path string) (json.RawMessage, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, path, errand{Status: true}, nil)
+}

@@ -1,0 +1,154 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db/admin"
+	"relay/db/relay"
+	"relay/db/scratch"
+)
+
+// byCommand issues a key as relay key create does.
+func byCommand(t *testing.T, path string, address relay.Address) error {
+	t.Helper()
+	d, err := Open(Options{Path: path, By: relay.Actor{UID: 7, User: "maria", Command: "key create"}})
+	if err != nil {
+		return err
+	}
+	_, err = d.Issue(&relay.IssueKey{At: time.Now(), Address: address})
+	return errors.Join(err, d.Close())
+}
+
+// Commands on the same file, beside a server or without one, while servers come and go: each does
+// its work, or says that nothing was done.
+func TestCommandsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	first := openHere(t)
+	path, schema := first.w.Path, first.opts.Schema
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var commands sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for i := range 20 {
+		commands.Go(func() {
+			for n := range 5 {
+				err := byCommand(t, path, relay.Address(fmt.Sprintf("m%d-%d^x", i, n)))
+				mu.Lock()
+				if err == nil {
+					done++
+				} else if !strings.Contains(err.Error(), "nothing was done") && !strings.Contains(err.Error(), "nothing was written") {
+					t.Error(err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range 5 {
+		d, err := Open(Options{Path: path, Schema: schema, Serve: true})
+		for errors.Is(err, admin.ErrServed) { // the commands were always faster
+			d, err = Open(Options{Path: path, Schema: schema, Serve: true})
+		}
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commands.Wait()
+	d := openHere(t, func(o *Options) { o.Path = path })
+	if n := scalar(t, d, "SELECT count(*) FROM mecha_key"); n != int64(done) || done == 0 {
+		t.Errorf("%d keys, and %d commands that made one", n, done)
+	}
+	if n := scalar(t, d, "SELECT count(*) FROM audit WHERE user = 'maria'"); n != int64(done) {
+		t.Errorf("%d acts of %d", n, done)
+	}
+}
+
+// A socket is found however long the path of its folder is, and other users have the rights to it
+// that they have to the file. A server whose file has too long a name for one says so; commands
+// that would write are refused, others are not.
+func TestASocketBesideAnyFile(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a right there")
+	}
+	deep := filepath.Join(scratch.Memory(t), strings.Repeat("long", 40))
+	if err := os.Mkdir(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d := openHere(t, func(o *Options) { o.Path, o.Serve = filepath.Join(deep, "relay.db"), true })
+	if err := byCommand(t, d.w.Path, "a^x"); err != nil {
+		t.Error(err)
+	}
+	path := d.w.Path
+	if err := errors.Join(d.Close(), os.Chmod(path, 0o660)); err != nil {
+		t.Fatal(err)
+	}
+	openHere(t, func(o *Options) { o.Path, o.Serve = path, true })
+	socket, err := admin.Socket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v, %v", info, err)
+	}
+	log := make(lines, 1000)
+	d = openHere(t, func(o *Options) {
+		o.Path, o.Serve, o.Logger = filepath.Join(scratch.Memory(t), strings.Repeat("long", 25)+".db"), true, slog.New(slog.NewTextHandler(log, nil))
+	})
+	log.await(t, "no socket for commands")
+	if err := byCommand(t, d.w.Path, "a^x"); err == nil || !strings.Contains(err.Error(), "is in use") {
+		t.Error(err)
+	}
+	in, err := Inspect(d.w.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+}
+
+// A server takes so many commands at the same time, and refuses the next one, which says so. It
+// serves those that it has.
+func TestCommandsAreBounded(t *testing.T) {
+	t.Parallel()
+	d := openHere(t, func(o *Options) { o.Serve = true })
+	socket, err := admin.Socket(d.w.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []net.Conn
+	for range 128 {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		all = append(all, conn)
+	}
+	if err := byCommand(t, d.w.Path, "a^x"); err == nil || !strings.Contains(err.Error(), "at the same time") {
+		t.Error(err)
+	}
+	all[0].Close()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if err := byCommand(t, d.w.Path, "a^x"); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
