@@ -20,7 +20,7 @@ func TestCommandsBesideAServerThatIsKilled(t *testing.T) {
 	var mu sync.Mutex
 	said := map[string]bool{}
 	for round := range rounds(2, 20) {
-		s := startServer(t, db)
+		s := startProcess(t, db)
 		var commands sync.WaitGroup
 		begun := make(chan struct{}, 100)
 		for i := range 12 {
