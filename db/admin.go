@@ -20,9 +20,11 @@ import (
 // listen opens the socket for commands. The nodes of a log do not go on without it, since all
 // else that changes their files is theirs, too.
 func (d *DB) listen() (err error) {
-	d.admin, err = admin.Listen(d.w.Path, admin.Greeting(d.w.IDs), func(socket string) error { return file.Share(socket, d.w.Path) })
+	share := func(socket string) error { return file.Share(socket, d.w.Path) }
+	d.admin, err = admin.Listen(d.w.Path, admin.Greeting(d.w.IDs), share)
 	if err != nil && d.w.Log == nil {
-		d.w.Opts.Logger.Warn("no socket for commands can be opened beside the database: while this relay serves it, commands that change it are refused", "error", err)
+		d.w.Opts.Logger.Warn("no socket for commands can be opened beside the database: "+
+			"while this relay serves it, commands that change it are refused", "error", err)
 		return nil
 	}
 	if err != nil {

@@ -43,7 +43,8 @@ func (h *handover) take(j engine.Job) {
 		case ended:
 			err = errUnknown("the relay that serves the file has ended the connection", nil)
 		case errors.Is(err, admin.ErrNoServer):
-			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.d.w.Path)
+			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, "+
+				"and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.d.w.Path)
 		}
 		h.d.w.FinishLater(j, err)
 	})
@@ -51,7 +52,8 @@ func (h *handover) take(j engine.Job) {
 
 // isGone reports whether err says that the server has gone.
 func isGone(err error) bool {
-	return errors.Is(err, admin.ErrEnded) || errors.Is(err, admin.ErrNoServer) || relay.ErrorCode(err) == relay.ShuttingDown
+	return errors.Is(err, admin.ErrEnded) || errors.Is(err, admin.ErrNoServer) ||
+		relay.ErrorCode(err) == relay.ShuttingDown
 }
 
 // again makes a write by whoever has the file now, since its server is gone. perhaps says that the
@@ -128,7 +130,8 @@ func Compact(ctx context.Context, o file.CompactOptions) (r file.CompactResult, 
 	if before.NoRoom = r.NoRoom; err != nil || before.Free == 0 {
 		return before, err
 	}
-	_, err = carryOut(ctx, before.Path, o.Schema, errand{Errand: retention.Errand{Unused: before.Free}}, func(so retention.SoFar) {
+	want := errand{Errand: retention.Errand{Unused: before.Free}}
+	_, err = carryOut(ctx, before.Path, o.Schema, want, func(so retention.SoFar) {
 		if o.Progress != nil {
 			o.Progress("compacting", so.Given, before.Free)
 		}
@@ -140,7 +143,9 @@ func Compact(ctx context.Context, o file.CompactOptions) (r file.CompactResult, 
 
 // carryOut has the server of the file at path do an errand; or, if nobody serves the file, serves
 // it meanwhile.
-func carryOut(ctx context.Context, path, schema string, want errand, say func(retention.SoFar)) (so retention.SoFar, err error) {
+func carryOut(
+	ctx context.Context, path, schema string, want errand, say func(retention.SoFar),
+) (so retention.SoFar, err error) {
 	d, err := Open(Options{Path: path, Schema: schema, Serve: true, MaxNonces: 1, ClockSkew: relay.MaxClockSkew})
 	if errors.Is(err, admin.ErrServed) {
 		return askServer(ctx, path, want, say)
@@ -156,7 +161,9 @@ func carryOut(ctx context.Context, path, schema string, want errand, say func(re
 }
 
 // askServer has the server of the file at path do an errand.
-func askServer(ctx context.Context, path string, want errand, say func(retention.SoFar)) (so retention.SoFar, err error) {
+func askServer(
+	ctx context.Context, path string, want errand, say func(retention.SoFar),
+) (so retention.SoFar, err error) {
 	text, err := ask(ctx, path, want, func(text json.RawMessage) {
 		var now retention.SoFar
 		if json.Unmarshal(text, &now) == nil {
