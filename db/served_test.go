@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"relay/db/admin"
+	"relay/db/look"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -115,7 +116,7 @@ func TestASocketBesideAnyFile(t *testing.T) {
 	if err := byCommand(t, d.w.Path, "a^x"); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Error(err)
 	}
-	in, err := Inspect(d.w.Path)
+	in, err := look.Inspect(d.w.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

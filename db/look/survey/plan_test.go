@@ -79,7 +79,7 @@ func inspect(t *testing.T) *look.Inspector {
 	if err := file.Create(path); err != nil {
 		t.Fatal(err)
 	}
-	c, err := file.OpenCurrent(path, string(schema), true)
+	c, err := file.OpenCurrent(path, string(schema))
 	if err == nil {
 		err = c.Close()
 	}
