@@ -25,6 +25,8 @@ var debts = []size{
 	{"db/internal/sqlite", "long lines", 10},
 	{"db/learning", "long lines", 10},
 	{"db/lock", "long lines", 10},
+	{"db/look", "long lines", 10},
+	{"db/look/survey", "long lines", 20},
 	{"db/measure", "long lines", 10},
 	{"db/relay", "long lines", 60},
 	{"db/ring", "long lines", 10},
@@ -35,7 +37,4 @@ var debts = []size{
 	{"http/docs", "long lines", 10},
 	{"search", "long lines", 30},
 	{"ws", "long lines", 20},
-	{"db/look", "long lines", 10},
-	{"db/look/survey", "long lines", 20},
-	{"db/internal/sqlite", "names of a room", 50},
 }

@@ -36,8 +36,8 @@ var house = []row{
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
 	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
-	{"db", "db/admin db/file db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/progress db/internal/readers db/internal/replays db/internal/retention db/internal/sending db/internal/sqlite db/learning db/lock db/look db/relay", "net github.com golang.org modernc.org database/sql"},
-	{"db/look", "db/file db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/progress db/internal/readers db/internal/retention db/internal/sqlite db/lock db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db", "db/admin db/file db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/platform db/internal/progress db/internal/readers db/internal/replays db/internal/retention db/internal/sending db/internal/sqlite db/learning db/lock db/look db/relay", "net github.com golang.org modernc.org database/sql"},
+	{"db/look", "db/file db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/platform db/internal/progress db/internal/readers db/internal/retention db/internal/sqlite db/lock db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/retention", "db/file db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/names db/internal/progress db/internal/replays db/internal/sending db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/sending", "db/cache db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/progress db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/progress", "db/cache db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/readers db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
@@ -47,12 +47,13 @@ var house = []row{
 	{"db/internal/replays", "db/internal/engine db/internal/readers db/internal/sqlite db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/mailbox", "db/internal/engine db/internal/late db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/dictionary", "db/cache db/internal/engine db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
-	{"db/internal/engine", "db/file db/internal/late db/internal/names db/internal/readers db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db/internal/engine", "db/file db/internal/late db/internal/names db/internal/platform db/internal/readers db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/names", "db/cache db/internal/late db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/admin", "db/file db/lock db/relay", "net/http github.com golang.org modernc.org database"},
-	{"db/file", "db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
+	{"db/file", "db/internal/platform db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/late", "db/internal/sqlite", "os net github.com golang.org modernc.org database"},
 	{"db/internal/readers", "db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db/internal/platform", "", "net github.com modernc.org database"},
 	{"db/internal/sqlite", "", "net/http github.com"},
 	{"db/lock", "", "net github.com modernc.org database"},
 	{"db/ring", "", "net github.com modernc.org database"},
@@ -83,8 +84,8 @@ func TestSQLStandsInItsFiles(t *testing.T) {
 func TestADatabaseIsOpenedBySQLiteAlone(t *testing.T) {
 	others := map[string]string{
 		"db/file/backup.go": "a log, and a copy that no connection has", "db/file/partial.go": "a copy that no connection has", "db/file/schema.go": "a file that was not there",
-		"db/internal/sqlite/header.go": "ReadHeader", "db/internal/sqlite/os_unix.go": "a folder", "db/internal/sqlite/os_windows.go": "any, since locks belong to a handle on Windows",
-		"db/internal/sqlite/holder_linux.go": "/proc", "db/internal/sqlite/mount_linux.go": "/proc",
+		"db/internal/sqlite/header.go": "ReadHeader", "db/internal/platform/os_unix.go": "a folder", "db/internal/platform/os_windows.go": "any, since locks belong to a handle on Windows",
+		"db/internal/platform/holder_linux.go": "/proc", "db/internal/platform/mount_linux.go": "/proc",
 	}
 	opens := regexp.MustCompile(`os\.(Open|OpenFile|ReadFile|Create|WriteFile)\(`)
 	for _, s := range sources(t) {

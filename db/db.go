@@ -65,6 +65,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -204,7 +205,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	} else if err := file.MustExist(d.w.Path); err != nil {
 		return err
 	}
-	if open, err := sqlite.ReadableByOthers(d.w.Path); err == nil && open && d.w.Opts.Serve {
+	if open, err := platform.ReadableByOthers(d.w.Path); err == nil && open && d.w.Opts.Serve {
 		d.w.Opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.w.Path)
 	}
 	if err := file.MustBeRelays(d.w.Path); err != nil { // before a lock is made beside it

@@ -7,6 +7,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
@@ -46,7 +47,7 @@ func (d *DB) Space() engine.Space {
 	if info, err := os.Stat(d.w.Path); err == nil {
 		s.File = info.Size()
 	}
-	if free, err := sqlite.FreeDisk(d.w.Disk.Folder); err == nil {
+	if free, err := platform.FreeDisk(d.w.Disk.Folder); err == nil {
 		s.DiskFree = free
 	}
 	return s

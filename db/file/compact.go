@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 )
 
@@ -81,7 +82,7 @@ func Compact(ctx context.Context, o CompactOptions) (r CompactResult, err error)
 	if r, err = measure(c, path); err != nil {
 		return r, Explain(path, err)
 	}
-	if room, err := sqlite.FreeDisk(filepath.Dir(path)); err == nil && room < r.Needed {
+	if room, err := platform.FreeDisk(filepath.Dir(path)); err == nil && room < r.Needed {
 		r.NoRoom = true
 		return r, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 )
 
@@ -116,7 +117,7 @@ func (s *snapshot) checkRoom(dir string) error {
 	if err != nil {
 		return unreadable(s.path, err)
 	}
-	if free, err := sqlite.FreeDisk(dir); err == nil && free < size {
+	if free, err := platform.FreeDisk(dir); err == nil && free < size {
 		return fmt.Errorf("the copy needs %.1f MiB, and %s has %.1f MiB free: make room, or choose another place", float64(size)/(1<<20), dir, float64(free)/(1<<20))
 	}
 	return nil

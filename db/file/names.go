@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/internal/sqlite"
+	"relay/db/internal/platform"
 	"relay/db/lock"
 	"relay/db/relay"
 )
@@ -28,10 +28,10 @@ func mustHaveOneName(path string) error {
 	if err != nil {
 		return err
 	}
-	if sqlite.IsMountPoint(real) {
+	if platform.IsMountPoint(real) {
 		return fmt.Errorf("this file is itself a mount point. Its log would be on one side of the mount only, and a process on the other side would damage the database: mount its folder instead, as in docker -v ./data:%s", filepath.Dir(real))
 	}
-	links, err := sqlite.Links(real)
+	links, err := platform.Links(real)
 	if err != nil || links < 2 {
 		return err
 	}
@@ -161,7 +161,7 @@ func Share(made, path string) error {
 	if err == nil {
 		err = os.Chmod(made, info.Mode().Perm()&0o666)
 	}
-	sqlite.GiveToOwnerOf(path, made)
+	platform.GiveToOwnerOf(path, made)
 	return err
 }
 

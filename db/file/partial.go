@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"slices"
 
-	"relay/db/internal/sqlite"
+	"relay/db/internal/platform"
 	"relay/db/lock"
 )
 
@@ -73,15 +73,15 @@ func (p *partial) replace(to string) error {
 	if err := os.Rename(p.path, to); err != nil {
 		return err
 	}
-	return sqlite.SyncDir(filepath.Dir(to))
+	return platform.SyncDir(filepath.Dir(to))
 }
 
 // place moves the complete file to its path, durably, if the path has no file: os.ErrExist
 // if it has one.
 func (p *partial) place(to string) error {
-	err := sqlite.RenameNew(p.path, to)
+	err := platform.RenameNew(p.path, to)
 	if err == nil {
-		err = sqlite.SyncDir(filepath.Dir(to))
+		err = platform.SyncDir(filepath.Dir(to))
 	}
 	return err
 }
@@ -110,7 +110,7 @@ func RemovePartials(folder string) (removed []string) {
 // removePartial removes one folder, if it is a partial that nobody works on.
 func removePartial(folder, name string) bool {
 	info, err := os.Lstat(folder)
-	if err != nil || !sqlite.OnlyOurs(info) {
+	if err != nil || !platform.OnlyOurs(info) {
 		return false
 	}
 	entries, err := os.ReadDir(folder)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
 	"relay/db/relay"
@@ -83,7 +84,7 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 			return result, ofSource(from, err)
 		}
 	}
-	sqlite.GiveToOwnerOf(to, p.path) // of the one that it will replace
+	platform.GiveToOwnerOf(to, p.path) // of the one that it will replace
 	if result.Kept, err = setAside(to, o.Replace); err != nil {
 		return result, err
 	}
@@ -232,7 +233,7 @@ func setAside(path string, replace bool) (kept string, err error) {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	return kept, sqlite.SyncDir(filepath.Dir(path))
+	return kept, platform.SyncDir(filepath.Dir(path))
 }
 
 // leaveLog copies the log into the file and switches WAL off. It fails if another

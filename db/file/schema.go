@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 )
 
@@ -38,11 +39,11 @@ func Create(path string) error {
 	if err != nil {
 		return err
 	}
-	sqlite.GiveToOwnerOf(filepath.Dir(path), path)
+	platform.GiveToOwnerOf(filepath.Dir(path), path)
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return sqlite.SyncDir(filepath.Dir(path))
+	return platform.SyncDir(filepath.Dir(path))
 }
 
 // OpenCurrent opens the file for writing and brings its schema up to date in one

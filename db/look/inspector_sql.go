@@ -18,6 +18,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
+	"relay/db/internal/platform"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -189,7 +190,7 @@ func (i *Inspector) Changed() (changed bool, err error) {
 
 // DiskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
 func DiskFree(path string) int64 {
-	free, err := sqlite.FreeDisk(filepath.Dir(path))
+	free, err := platform.FreeDisk(filepath.Dir(path))
 	if err != nil {
 		return -1
 	}

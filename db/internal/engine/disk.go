@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 )
 
@@ -41,7 +42,7 @@ func (d *disk) Do(time.Time) {
 func (d *disk) Check() {
 	below := false
 	if d.floor > 0 {
-		free, err := sqlite.FreeDisk(d.Folder)
+		free, err := platform.FreeDisk(d.Folder)
 		below = err == nil && free < d.floor
 	}
 	d.Low.Store(below || d.Cramped.Load())

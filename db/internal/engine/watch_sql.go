@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -165,7 +166,7 @@ func (h *watch) report() {
 	h.Locked.Store(&since)
 	h.say(func() {
 		h.w.Opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
-			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.path, sqlite.WriteLock))
+			"since", relay.FormatTime(since), "holder", platform.Holder(h.path, platform.WriteLock))
 	})
 }
 
@@ -201,7 +202,7 @@ func (h *watch) lookAtLog() {
 		h.grows = time.Now()
 		h.say(func() {
 			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
-				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", sqlite.Holder(h.path, sqlite.SnapshotLock))
+				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", platform.Holder(h.path, platform.SnapshotLock))
 		})
 	}
 }

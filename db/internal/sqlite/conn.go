@@ -1,7 +1,5 @@
 // Package sqlite gives the store its connections to SQLite, without
 // database/sql: statements, transactions, checkpoints, and copies of a database.
-// It also has the calls to the operating system that go with a database file: the sync
-// of its folder, the free space on its disk, its permissions.
 //
 // A Role sets how Open opens a file: page size, WAL, fsync (PRAGMA synchronous =
 // FULL), timeouts. The functions from IsFatal to IsOfMachine say what an error of

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sqlite
+package platform
 
 // IsMountPoint is always false, because other systems mount folders only.
 func IsMountPoint(string) bool { return false }

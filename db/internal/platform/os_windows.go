@@ -1,4 +1,4 @@
-package sqlite
+package platform
 
 import (
 	"os"
@@ -24,10 +24,6 @@ func FreeDisk(path string) (int64, error) {
 
 // ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
-
-// countNoRoom does nothing, because SQLite for Windows knows both codes for a full disk,
-// and an exhausted quota has the same codes.
-func countNoRoom() {}
 
 // Links gives how many names (hard links) the file at path has.
 func Links(path string) (int, error) {

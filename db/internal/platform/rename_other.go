@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sqlite
+package platform
 
 // RenameNew renames a file to a path that has none: os.ErrExist if it has one. If the
 // process is killed, the file may have both names.

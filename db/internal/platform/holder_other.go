@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sqlite
+package platform
 
 // Holder always returns "unknown", because this system does not tell who has a lock.
 func Holder(path string, l Lock) string { return unknownHolder }

@@ -1,4 +1,4 @@
-package sqlite
+package platform
 
 // A Lock is a range of bytes of a log's index (the file -shm), with which SQLite locks
 // the log (https://sqlite.org/walformat.html#wal_locks).

@@ -1,4 +1,4 @@
-package sqlite
+package platform
 
 import (
 	"fmt"
@@ -96,10 +96,12 @@ func describe(process string) string {
 	line, _ := os.ReadFile(process + "/cmdline")
 	words := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 	words[0] = filepath.Base(words[0])
-	text := fmt.Sprintf("pid %s (%s)", filepath.Base(process), strings.Join(words[:min(3, len(words))], " ")) // later words may be anything
+	words = words[:min(3, len(words))] // later words may be anything
+	text := fmt.Sprintf("pid %s (%s)", filepath.Base(process), strings.Join(words, " "))
 	// The state stands behind the name, which is in parentheses (proc_pid_stat(5)).
 	stat, _ := os.ReadFile(process + "/stat")
-	if _, after, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " "); ok && strings.HasPrefix(after, "T") {
+	_, after, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	if ok && strings.HasPrefix(after, "T") {
 		text += ", stopped"
 	}
 	return text
