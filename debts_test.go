@@ -2,7 +2,6 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"cmd/bench", "lines of a package", 4300},
 	{"core", "lines of the core", 51000},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/bench", "long lines", 50},

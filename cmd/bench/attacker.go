@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"relay/cmd/bench/proc"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -120,7 +122,7 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 // than the job allows.
 func (a *attacker) spare() {
 	begun := time.Now()
-	spent := func() time.Duration { return readCPU(a.Server).server + processCPU("self") }
+	spent := func() time.Duration { return proc.CPU(strconv.Itoa(a.Server)) + proc.CPU("self") }
 	before := spent()
 	for closed := false; ; {
 		open := sleep(time.Now().Add(5*time.Millisecond), a.ctx.Done())

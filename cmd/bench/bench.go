@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/cmd/bench/proc"
 	"relay/db/relay"
 )
 
@@ -128,7 +129,7 @@ func (b *bench) checkFiles() error {
 			need = max(need, a.clients+others)
 		}
 	}
-	if limit := openFiles(); limit > 0 && limit < need {
+	if limit := proc.OpenFiles(); limit > 0 && limit < need {
 		return fmt.Errorf("relay bench needs %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)
 	}
 	return nil

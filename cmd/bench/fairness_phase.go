@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/cmd/bench/proc"
 	"relay/cmd/child"
 )
 
@@ -23,7 +24,7 @@ type contest struct{ alone, attacked, control *phase }
 type phase struct {
 	probes   map[string]*probed
 	tally    tally
-	cpu      spent         // client is the CPU time of the bystander's clients
+	cpu      proc.Spent    // client is the CPU time of the bystander's clients
 	beside   time.Duration // the CPU time of the attacker's process
 	took     time.Duration
 	restless bool // the relay was still at work for the phase before
@@ -38,7 +39,7 @@ type probed struct {
 
 // cores returns how many cores the relay and the attacker kept busy.
 func (p *phase) cores() float64 {
-	return (p.cpu.server + p.beside).Seconds() / max(p.took.Seconds(), 1e-9)
+	return (p.cpu.Server + p.beside).Seconds() / max(p.took.Seconds(), 1e-9)
 }
 
 // phase lets the bystander use the relay for a while, beside a job or, if that is
@@ -62,7 +63,7 @@ func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*ph
 	}
 	l := b.links(ctx, ar.server)
 	defer l.close()
-	before, beside, began := readCPU(ar.pid), h.cpu(), time.Now()
+	before, beside, began := proc.Read(ar.pid), h.cpu(), time.Now()
 	var all sync.WaitGroup
 	for _, name := range ar.probes {
 		found := &probed{}
@@ -72,8 +73,8 @@ func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*ph
 	all.Wait()
 	p.took = time.Since(began)
 	p.beside = h.cpu() - beside
-	p.cpu = between(before, readCPU(ar.pid), p.took)
-	p.cpu.others = max(p.cpu.others-p.beside.Seconds()/p.took.Seconds()/float64(b.report.CPUs), 0)
+	p.cpu = before.Until(proc.Read(ar.pid), p.took)
+	p.cpu.Others = max(p.cpu.Others-p.beside.Seconds()/p.took.Seconds()/float64(b.report.CPUs), 0)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (h *helper) cpu() time.Duration {
 	if h == nil {
 		return 0
 	}
-	return processCPU(fmt.Sprint(h.process.Process.Pid))
+	return proc.CPU(fmt.Sprint(h.process.Process.Pid))
 }
 
 // finish ends the attack and returns its tally.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/cmd/bench/proc"
 	"relay/http/client"
 )
 
@@ -215,7 +216,7 @@ func (b *bench) fanoutRound(ctx context.Context, s *server, n int) (*sample, err
 // has done nothing else. The garbage of the handshakes would be more than that,
 // so this relay collects its garbage much more often (GOGC).
 func (b *bench) idle(ctx context.Context) error {
-	if b.URL != "" || residentBytes(os.Getpid()) == 0 {
+	if b.URL != "" || proc.Resident(os.Getpid()) == 0 {
 		return nil // the memory of the server is not known
 	}
 	var each, all []float64
@@ -253,13 +254,13 @@ func (b *bench) idleRound(ctx context.Context, name string) (socket, server floa
 			b.Progress(fmt.Sprintf("opening sockets, %d of %d", i, b.Sockets), 0)
 		}
 		if i == first {
-			before = residentBytes(s.pid)
+			before = proc.Resident(s.pid)
 		}
 		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "sync_limit=0"); err != nil {
 			return 0, 0, fmt.Errorf("socket %d: %w", i, err)
 		}
 	}
-	after := residentBytes(s.pid)
+	after := proc.Resident(s.pid)
 	if before == 0 || after == 0 {
 		return 0, 0, errors.New("the memory of the server is not known")
 	}

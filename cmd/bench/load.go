@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"relay/cmd/bench/proc"
 	"relay/http/client"
 )
 
@@ -21,16 +21,8 @@ type sample struct {
 	units   int          // messages, records, arrivals
 	failed  int
 	problem error // the first failure
-	cpu     spent
+	cpu     proc.Spent
 	memory  int64 // of the server, at the end
-}
-
-// spent is the CPU time that a round took.
-type spent struct {
-	known          bool
-	server, client time.Duration
-	others         float64 // the share of the machine that other programs took
-	written        int64   // bytes that the server has had written to disk
 }
 
 // done is what one operation of a closed loop has done.
@@ -116,7 +108,7 @@ func (b *bench) watch(s *server, what string, out *sample, loops []*loop, ended 
 	if !sleep(begin, ended) {
 		return
 	}
-	before := readCPU(s.pid)
+	before := proc.Read(s.pid)
 	for now := begin; now.Before(end); now = time.Now() {
 		next := now.Add(showEvery)
 		if next.After(end) {
@@ -131,8 +123,8 @@ func (b *bench) watch(s *server, what string, out *sample, loops []*loop, ended 
 		}
 		b.Progress(what, float64(ops)/time.Since(begin).Seconds())
 	}
-	out.cpu = between(before, readCPU(s.pid), time.Since(begin))
-	out.memory = residentBytes(s.pid)
+	out.cpu = before.Until(proc.Read(s.pid), time.Since(begin))
+	out.memory = proc.Resident(s.pid)
 }
 
 // sleep waits, and returns false if ended was closed first.
@@ -145,15 +137,6 @@ func sleep(until time.Time, ended <-chan struct{}) bool {
 	case <-ended:
 		return false
 	}
-}
-
-func between(a, b cpuTime, took time.Duration) spent {
-	s := spent{known: a.known && b.known, server: b.server - a.server, client: b.client - a.client, written: b.written - a.written}
-	if s.known {
-		others := max(b.machine-a.machine-s.server-s.client, 0)
-		s.others = others.Seconds() / took.Seconds() / float64(runtime.NumCPU())
-	}
-	return s
 }
 
 // A loop is one worker of a round.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"relay/cmd/bench/proc"
 )
 
 const pageSize = 100
@@ -106,7 +108,7 @@ func (b *bench) catchUp(ctx context.Context, s *server, m *mecha, query string, 
 	l := b.links(ctx, s)
 	defer l.close()
 	b.Progress("sync", 0)
-	before, began := readCPU(s.pid), time.Now()
+	before, began := proc.Read(s.pid), time.Now()
 	if n < 0 {
 		query += ",sync"
 	}
@@ -148,6 +150,6 @@ func (b *bench) catchUp(ctx context.Context, s *server, m *mecha, query string, 
 		}
 	}
 	took := time.Since(began)
-	out.sample = &sample{took: took, units: n, ops: n, cpu: between(before, readCPU(s.pid), took), memory: residentBytes(s.pid)}
+	out.sample = &sample{took: took, units: n, ops: n, cpu: before.Until(proc.Read(s.pid), took), memory: proc.Resident(s.pid)}
 	return out, nil
 }

@@ -71,9 +71,9 @@ func loadRow(stage, name string, at int, unit string, rounds []*sample) Row {
 	}
 	r := Row{Stage: stage, Case: name, At: at, Unit: unit, Rounds: len(rounds), PerSecond: of((*sample).rate),
 		P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
-		ServerCPU: of(func(s *sample) float64 { return micros(s.cpu.server) / float64(max(s.ops, 1)) }),
-		ClientCPU: of(func(s *sample) float64 { return micros(s.cpu.client) / float64(max(s.ops, 1)) }),
-		Written:   of(func(s *sample) float64 { return float64(s.cpu.written) / float64(max(s.ops, 1)) }),
+		ServerCPU: of(func(s *sample) float64 { return micros(s.cpu.Server) / float64(max(s.ops, 1)) }),
+		ClientCPU: of(func(s *sample) float64 { return micros(s.cpu.Client) / float64(max(s.ops, 1)) }),
+		Written:   of(func(s *sample) float64 { return float64(s.cpu.Written) / float64(max(s.ops, 1)) }),
 		Memory:    int64(of(func(s *sample) float64 { return float64(s.memory) })),
 		Spread:    spread(rounds, (*sample).rate),
 	}
@@ -123,7 +123,7 @@ func (r *Row) doubt(rounds []*sample) {
 	known, worst := true, 0.0
 	var problem error
 	for _, s := range rounds {
-		known, worst = known && s.cpu.known, max(worst, s.cpu.others)
+		known, worst = known && s.cpu.Known, max(worst, s.cpu.Others)
 		if problem == nil {
 			problem = s.problem
 		}

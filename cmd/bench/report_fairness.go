@@ -87,7 +87,7 @@ func (f *Fair) doubt(rounds []*contest) {
 	known, worst, refused, restless := true, 0.0, int64(0), 0
 	for _, c := range rounds {
 		for _, p := range []*phase{c.alone, c.attacked, c.control} {
-			known, worst = known && p.cpu.known, max(worst, p.cpu.others)
+			known, worst = known && p.cpu.Known, max(worst, p.cpu.Others)
 			if p.restless {
 				restless++
 			}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"relay/cmd/bench/proc"
 )
 
 func metPhase(each time.Duration, n, failed int, others float64) *phase {
@@ -15,7 +17,7 @@ func metPhase(each time.Duration, n, failed int, others float64) *phase {
 	if failed > 0 {
 		p.problem = errors.New("503 overloaded")
 	}
-	return &phase{probes: map[string]*probed{"read": p}, cpu: spent{known: true, others: others}, took: time.Second}
+	return &phase{probes: map[string]*probed{"read": p}, cpu: proc.Spent{Known: true, Others: others}, took: time.Second}
 }
 
 func TestARowIsFairIfNothingFailedAndTheP99IsNear(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"relay/cmd/bench/proc"
 )
 
 // round is a round of a second in which every operation took as long.
 func round(ops int, each time.Duration, others float64) *sample {
-	s := &sample{took: time.Second, ops: ops, units: 2 * ops, cpu: spent{known: true, server: time.Duration(ops) * 30 * time.Microsecond, others: others}}
+	s := &sample{took: time.Second, ops: ops, units: 2 * ops, cpu: proc.Spent{Known: true, Server: time.Duration(ops) * 30 * time.Microsecond, Others: others}}
 	for range ops {
 		s.latency.Record(each)
 	}
@@ -50,7 +52,7 @@ func TestAFigureThatCannotBeTrustedSaysWhy(t *testing.T) {
 		}
 	}
 	unknown := round(1000, 1, 0)
-	unknown.cpu = spent{}
+	unknown.cpu = proc.Spent{}
 	if r := loadRow("send", "durable", 1, "messages", []*sample{unknown}); r.Others != nil || r.Busy() {
 		t.Errorf("%+v", r)
 	}

@@ -50,9 +50,9 @@ func (r *Row) ofMessages(rounds []*sample) {
 	each := func(total func(*sample) float64) float64 {
 		return median(rounds, func(s *sample) float64 { return total(s) / float64(max(s.units, 1)) })
 	}
-	r.ServerCPU = each(func(s *sample) float64 { return micros(s.cpu.server) })
-	r.ClientCPU = each(func(s *sample) float64 { return micros(s.cpu.client) })
-	r.Written = each(func(s *sample) float64 { return float64(s.cpu.written) })
+	r.ServerCPU = each(func(s *sample) float64 { return micros(s.cpu.Server) })
+	r.ClientCPU = each(func(s *sample) float64 { return micros(s.cpu.Client) })
+	r.Written = each(func(s *sample) float64 { return float64(s.cpu.Written) })
 }
 
 func wayName(window int) string {

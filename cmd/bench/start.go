@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"relay/cmd/bench/proc"
 )
 
 // start measures how soon a relay is ready again: after it was stopped, and after
@@ -84,6 +86,6 @@ func (b *bench) restart(ctx context.Context, s *server, v *vocabulary) (*started
 			return nil, err
 		}
 	}
-	out.found, out.memory = time.Since(began), residentBytes(s.pid)
+	out.found, out.memory = time.Since(began), proc.Resident(s.pid)
 	return out, nil
 }

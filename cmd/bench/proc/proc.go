@@ -1,31 +1,40 @@
-package bench
+// Package proc reads what Linux tells of processes in /proc: the CPU time, memory and disk
+// writes of a server and of this process, and how many files may be open. On other systems
+// nothing is known, and each function says so by its zero value.
+package proc
 
 import (
 	"bytes"
 	"compress/gzip"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
 )
 
-// This file reads what Linux tells of processes in /proc. On other systems
-// nothing is known, and the report says so.
-
 const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
 
-// A cpuTime is the CPU time that was spent until some moment.
-type cpuTime struct {
+// Times are the CPU times that were spent until some moment, and what was written.
+type Times struct {
 	known          bool
 	machine        time.Duration // by all processes, and by the hypervisor
 	server, client time.Duration
 	written        int64 // bytes that the server has had written to disk
 }
 
-// readCPU reads the CPU times of the machine, of this process, and of the server,
+// Spent is the CPU time that a round took.
+type Spent struct {
+	Known          bool
+	Server, Client time.Duration
+	Others         float64 // the share of the machine that other programs took
+	Written        int64   // bytes that the server has had written to disk
+}
+
+// Read reads the CPU times of the machine, of this process, and of the server,
 // unless that is 0, and what the server has written.
-func readCPU(server int) (t cpuTime) {
+func Read(server int) (t Times) {
 	stat, err := os.ReadFile("/proc/stat")
 	line, _, _ := bytes.Cut(stat, []byte{'\n'})
 	columns := bytes.Fields(line)
@@ -39,13 +48,24 @@ func readCPU(server int) (t cpuTime) {
 	for _, i := range of {
 		t.machine += ticks(columns[i])
 	}
-	t.client = processCPU("self")
+	t.client = CPU("self")
 	if server != 0 {
-		t.server = processCPU(strconv.Itoa(server))
+		t.server = CPU(strconv.Itoa(server))
 		t.written = writtenBytes(server)
 	}
 	t.known = t.client > 0 || t.machine > 0
 	return t
+}
+
+// Until returns what was spent from a to b, which took so long.
+func (a Times) Until(b Times, took time.Duration) Spent {
+	s := Spent{Known: a.known && b.known, Server: b.server - a.server, Client: b.client - a.client}
+	s.Written = b.written - a.written
+	if s.Known {
+		others := max(b.machine-a.machine-s.Server-s.Client, 0)
+		s.Others = others.Seconds() / took.Seconds() / float64(runtime.NumCPU())
+	}
+	return s
 }
 
 // interruptsApart tells whether the kernel counts the time of interrupts apart
@@ -78,8 +98,8 @@ func ticks(column []byte) time.Duration {
 	return time.Duration(n) * tick
 }
 
-// processCPU returns the user and system time of a process; 0 if it is not known.
-func processCPU(pid string) time.Duration {
+// CPU returns the user and system time of a process; 0 if it is not known.
+func CPU(pid string) time.Duration {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0
@@ -105,9 +125,9 @@ func writtenBytes(pid int) int64 {
 	return n
 }
 
-// residentBytes returns how much of a process's memory is in RAM; 0 if it is not
+// Resident returns how much of a process's memory is in RAM; 0 if it is not
 // known.
-func residentBytes(pid int) int64 {
+func Resident(pid int) int64 {
 	statm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	columns := bytes.Fields(statm)
 	if err != nil || len(columns) < 2 {
@@ -117,9 +137,9 @@ func residentBytes(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// openFiles returns how many files this process, and each that it starts, may
+// OpenFiles returns how many files this process, and each that it starts, may
 // have open; 0 if it is not known.
-func openFiles() int {
+func OpenFiles() int {
 	limits, err := os.ReadFile("/proc/self/limits")
 	_, line, found := bytes.Cut(limits, []byte("Max open files"))
 	columns := bytes.Fields(line)
