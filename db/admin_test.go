@@ -221,7 +221,7 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 func TestTheSocketForCommandsNeedsAShortPath(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	n := newNode(t, l, "a", Options{Create: true, FoundLog: true}, nil)
+	n := newNode(t, l, "a", Options{Create: true, Log: &Following{Found: true}}, nil)
 	n.options.Path = filepath.Join(scratch.Memory(t), strings.Repeat("long", 25)+".db")
 	if err := n.tryToStart(); err == nil || !strings.Contains(err.Error(), "give the file a shorter one") {
 		t.Errorf("%v", err)

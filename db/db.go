@@ -104,27 +104,15 @@ type Options struct {
 	// refused with DatabaseLocked; 0: 10 s.
 	LockWait time.Duration
 
-	// Log is a log of writes that several nodes follow (log.go); nil: the file is its own log.
-	// The file must be a copy of the file of such a node. Only a server can follow a log.
-	Log Log
-	// FoundLog makes the file the first copy that follows Log, which must have no entries. It
-	// may be set again until the log has one.
-	FoundLog bool
-	// KeepsLog tells whether this node now makes the store's own writes, as the expiry of
-	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
-	// times a second, and must not block.
-	KeepsLog func() bool
+	// Log makes the file a copy that follows a log of several nodes; nil: the file is its own
+	// log. The file must be a copy of the file of such a node. Only a server can follow a log.
+	Log Follower
 	// Fresh tells whether this node knows that it has all that most nodes had two seconds ago;
 	// nil: it does. While it is false, a key that another node has revoked might still work
 	// here. So DB.CheckFresh refuses reads, and no write is proposed: one that has waited too
 	// long is refused with Overloaded, and nothing was written. It is called for each request,
 	// by any goroutine, and must not block.
 	Fresh func() bool
-	// CommonRules gives the newest rules that every node knows (Place.Knows); 0 if that of a node
-	// is not known just now; nil: as 0. From then on no node may follow the log whose program
-	// does not know them. It is called by the writer's goroutine, several times a second, and must
-	// not block.
-	CommonRules func() int64
 	// Seen waits until each node has applied the entry of a number, or serves no reads, since it
 	// is not fresh; nil: there are no other nodes. Any goroutine may call it. It returns soon
 	// after ctx has ended, with its error.

@@ -249,7 +249,7 @@ func (f *follower) apply(ops []engine.Op) {
 		return
 	default:
 		w.Fail(fmt.Errorf("%s: entries of the log cannot be applied: %w", w.Path, err))
-		err = errUnknown("the store has failed", err)
+		err = engine.ErrUnknown("the store has failed", err)
 	}
 	w.Release(ops, err)
 	clear(f.batch)
@@ -274,12 +274,6 @@ func (f *follower) detach() {
 			continue // it was made of such a job before
 		}
 		e.Job = j
-		waited.Finish(errUnknown("this node cannot write just now, but the log has the request", nil))
+		waited.Finish(engine.ErrUnknown("this node cannot write just now, but the log has the request", nil))
 	}
-}
-
-// errUnknown is the error for a write that the log may have. why is the beginning of its
-// sentence; cause may be nil.
-func errUnknown(why string, cause error) error {
-	return &relay.Error{Code: relay.StoreFailed, Detail: why + "; whether it was written is unknown", Cause: cause}
 }

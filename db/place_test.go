@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -40,7 +41,7 @@ func TestPlace(t *testing.T) {
 		t.Errorf("after a new start: %+v", p)
 	}
 	alone := mustOpenAlone(t)
-	if p := alone.Place(); p != (Place{}) {
+	if p := alone.Place(); p != (file.Place{}) {
 		t.Errorf("without a log: %+v", p)
 	}
 }

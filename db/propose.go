@@ -288,7 +288,7 @@ func (p *proposer) refuse(batch []engine.Op, err error) {
 // unknown: the log may have the envelope, or get it yet.
 func (p *proposer) giveUp(f *flight) {
 	for _, j := range p.land(f.counter) {
-		p.w.FinishLater(j, errUnknown("the log did not say in time whether it has taken the request", nil))
+		p.w.FinishLater(j, engine.ErrUnknown("the log did not say in time whether it has taken the request", nil))
 	}
 }
 

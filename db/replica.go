@@ -24,11 +24,11 @@ type replica struct {
 
 	knows int64 // the newest rules that this program knows (newestRules)
 
-	place atomic.Pointer[Place] // as committed; others may load it
-	reach reach                 // as committed; others may look at it
+	place atomic.Pointer[file.Place] // as committed; others may load it
+	reach reach                      // as committed; others may look at it
 
 	now  file.Replica // with the entries of the present transaction
-	mark Place        // its Mark and MarkHash alone are used, with the entries of the present transaction
+	mark file.Place   // its Mark and MarkHash alone are used, with the entries of the present transaction
 	skip bool         // the present entry was applied before
 	// What the present transaction brings:
 	counters map[origin]uint64
@@ -52,7 +52,7 @@ func newReplica(w *engine.Store, at file.Replica) (*replica, error) {
 
 // publish makes the committed place known to other goroutines.
 func (r *replica) publish() {
-	r.place.Store(&Place{Log: r.file.Log, Version: r.file.Version, Knows: r.knows, Applied: r.file.Applied, Hash: r.file.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
+	r.place.Store(&file.Place{Log: r.file.Log, Version: r.file.Version, Knows: r.knows, Applied: r.file.Applied, Hash: r.file.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
 }
 
 // passed notes the mark, if all writes of the last entry so far are in the hash and its
@@ -240,3 +240,6 @@ func (r *reach) look() (last relay.Position, moved <-chan struct{}) {
 	}
 	return r.last, r.moved
 }
+
+// MarkEvery is the number of entries from one mark of a file.Place to the next.
+const MarkEvery = 1024

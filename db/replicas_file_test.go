@@ -24,8 +24,7 @@ func TestReplicasAreWrittenByTheirServersAlone(t *testing.T) {
 	without.Log = nil
 	notServing := a.options
 	notServing.Serve = false
-	again := a.options
-	again.FoundLog = true
+	again := founding(a.options)
 	for what, o := range map[string]Options{"a server without a log": without} {
 		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "of several copies that follow a log") {
 			t.Errorf("%s: %v", what, err)
@@ -140,7 +139,7 @@ func TestReplicasFollowTheirOwnLogAlone(t *testing.T) {
 	wrong := newNode(t, longer, "wrong", Options{}, nil).copyOf(a)
 	wrong.wantFatal(errOtherLog)
 	wrong.stop()
-	founder := newNode(t, longer, "d", Options{Create: true, FoundLog: true}, nil)
+	founder := newNode(t, longer, "d", Options{Create: true, Log: &Following{Found: true}}, nil)
 	founder.start()
 	founder.wantFatal(errOtherLog)
 	founder.stop()

@@ -21,7 +21,7 @@ func (n *node) startKnowing(rules int64) error {
 func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 	t.Parallel()
 	var common atomic.Int64
-	l, a, b := pair(t, func(o *Options) { o.CommonRules = common.Load })
+	l, a, b := pair(t, func(o *Options) { o.Log = &Following{CommonRules: common.Load} })
 	late := newNode(t, l, "late", a.options, nil)
 	late.copyOf(a)
 	common.Store(1)
@@ -76,7 +76,7 @@ func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 func TestReplicasDoNotProposeWhatOthersCannotRead(t *testing.T) {
 	t.Parallel()
 	var common atomic.Int64
-	l, a, b := pair(t, func(o *Options) { o.CommonRules = common.Load })
+	l, a, b := pair(t, func(o *Options) { o.Log = &Following{CommonRules: common.Load} })
 	k := a.issue("bob^demo")
 	b.catchUp()
 	for _, n := range []*node{a, b} { // as if the rules of this program were new

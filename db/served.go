@@ -30,8 +30,9 @@ type handover struct {
 
 func (h *handover) take(j engine.Job) {
 	form := relay.AppendWrite(nil, j.Shared())
-	if len(form) > mostForm {
-		h.d.w.FinishLater(j, errTooLong())
+	if most := admin.MostBytes - 1<<20; len(form) > most {
+		h.d.w.FinishLater(j, relay.Errorf(relay.PayloadTooLarge,
+			"the request is longer than the %d bytes that a command can hand over", most))
 		return
 	}
 	h.Send(form, func(err error) {
@@ -41,7 +42,7 @@ func (h *handover) take(j engine.Job) {
 			go h.again(j, ended)
 			return
 		case ended:
-			err = errUnknown("the relay that serves the file has ended the connection", nil)
+			err = engine.ErrUnknown("the relay that serves the file has ended the connection", nil)
 		case errors.Is(err, admin.ErrNoServer):
 			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, "+
 				"and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.d.w.Path)
@@ -73,7 +74,7 @@ func (h *handover) again(j engine.Job, perhaps bool) {
 			}
 		case *relay.RevokeKey, *relay.PutProfile, *relay.ForgetLearned:
 		default:
-			err = errUnknown("the relay that serves the file has ended the connection", nil)
+			err = engine.ErrUnknown("the relay that serves the file has ended the connection", nil)
 		}
 	}
 	if err == nil {

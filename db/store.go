@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
 	"relay/db/internal/platform"
@@ -125,6 +126,15 @@ func (d *DB) Fresh() bool { return d.w.CheckFresh() == nil }
 // CheckFresh returns the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
 // use.
 func (d *DB) CheckFresh() error { return d.w.CheckFresh() }
+
+// Place returns the place of this copy in its log, as of the last commit. It is the zero Place
+// if the file is its own log. Safe for concurrent use.
+func (d *DB) Place() file.Place {
+	if d.w.Log == nil {
+		return file.Place{}
+	}
+	return d.w.Log.Place()
+}
 
 // UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
 // relay.UseNonce). Without a log it does nothing, because Claim has done so. Errors:

@@ -207,8 +207,13 @@ func newNode(t *testing.T, l *testLog, name string, o Options, prepare func(*DB)
 	n := &node{T: t, log: &view{testLog: l}, options: o, prepare: prepare}
 	n.changed = sync.NewCond(&n.mu)
 	n.options.Path, n.options.Schema, n.options.Serve = filepath.Join(scratch.Memory(t), name+".db"), string(schema), true
-	n.options.Log, n.options.ClockSkew = n.log, time.Minute
-	n.options.KeepsLog = func() bool {
+	n.options.ClockSkew = time.Minute
+	f := &Following{}
+	if o.Log != nil {
+		*f = *o.Log.(*Following)
+	}
+	n.options.Log, f.Log = f, n.log
+	f.Keeps = func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.keeps
@@ -226,10 +231,19 @@ func newNode(t *testing.T, l *testLog, name string, o Options, prepare func(*DB)
 func (n *node) found() *node {
 	n.Helper()
 	o := n.options
-	n.options.Create, n.options.FoundLog = true, true
+	n.options = founding(o)
+	n.options.Create = true
 	n.start()
 	n.options = o
 	return n
+}
+
+// founding returns options by which a file becomes the first copy of its log.
+func founding(o Options) Options {
+	f := *o.Log.(*Following)
+	f.Found = true
+	o.Log = &f
+	return o
 }
 
 // copyOf makes the node's file of another node's one, which may be at work, and starts the node.

@@ -64,7 +64,7 @@ func (l *shortLog) Follow(ctx context.Context, after uint64, deliver func([]db.L
 func driveALogThatIsLost(t *testing.T, d *drive) {
 	for _, operation := range []string{opSocket, opTicket} {
 		log := &shortLog{changed: make(chan struct{})}
-		r := mustServe(t, func(s *settings) { s.db.Log, s.db.FoundLog = log, true })
+		r := mustServe(t, func(s *settings) { s.db.Log = &db.Following{Log: log, Found: true} })
 		alice, spare := r.alice()
 		c := alice.good(operation, spare)
 		log.change(func() { log.lost = true })

@@ -127,8 +127,8 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 }
 
 func (j joined) Configure(o *db.Options) {
-	o.Log, o.KeepsLog, o.Fresh, o.Seen, o.Create = j.Node, j.KeepsLog, j.Fresh, j.Seen, false
-	o.Status, o.CommonRules = j.tell, j.CommonRules
+	o.Log = &db.Following{Log: j.Node, Keeps: j.KeepsLog, CommonRules: j.CommonRules}
+	o.Fresh, o.Seen, o.Status, o.Create = j.Fresh, j.Seen, j.tell, false
 }
 
 func (j joined) Attach(d *db.DB) { j.Node.Attach(d) }

@@ -107,8 +107,8 @@ func (m *machine) tryToStart(founds bool) (err error) {
 			return err
 		}
 	}
-	m.db, err = db.Open(db.Options{Path: m.dbPath, Schema: schema(m.TB), Serve: true, Create: founds, Log: m.Node, FoundLog: founds,
-		KeepsLog: m.KeepsLog, Fresh: m.Fresh, ClockSkew: time.Minute, Logger: m.config.Logger, Fatal: m.stopped})
+	m.db, err = db.Open(db.Options{Path: m.dbPath, Schema: schema(m.TB), Serve: true, Create: founds, Log: &db.Following{Log: m.Node, Found: founds, Keeps: m.KeepsLog},
+		Fresh: m.Fresh, ClockSkew: time.Minute, Logger: m.config.Logger, Fatal: m.stopped})
 	if err == nil {
 		m.Attach(m.db)
 	}

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"relay/db/file"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"relay/db"
 )
 
 // Config says which node of which cluster a process is. File, Node and Dir are required.
@@ -39,7 +38,7 @@ type Config struct {
 
 // A Store is what follows the log: a *db.DB.
 type Store interface {
-	Place() db.Place
+	Place() file.Place
 }
 
 // Node is one node of a cluster. It is the log of its store (db.Log). All methods are safe for

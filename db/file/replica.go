@@ -63,3 +63,16 @@ func ReplicaAt(path string) (r Replica, follows bool, err error) {
 	defer c.Close()
 	return ReadReplica(c)
 }
+
+// A Place is how far a copy has come in its log, and what it has made of the entries.
+type Place struct {
+	Log     LogID
+	Version int64  // of the rules that are in force
+	Knows   int64  // the newest rules that this program knows
+	Applied uint64 // the number of the last entry whose writes are committed; 0: none
+	Hash    uint64 // after that entry (Replica)
+	// Mark is the number of the last entry that is a multiple of MarkEvery, and MarkHash the
+	// hash after it, if this process has applied it; else both are 0. Two copies with the
+	// same Mark must have the same MarkHash.
+	Mark, MarkHash uint64
+}

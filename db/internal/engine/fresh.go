@@ -57,7 +57,7 @@ func (w *Store) AwaitNodes(ctx context.Context, write relay.Write) {
 	}
 	number := uint64(0)
 	if w.Log != nil {
-		number = w.Log.Applied() // the write was applied, so it is not later
+		number = w.Log.Place().Applied // the write was applied, so it is not later
 	}
 	if err := w.Opts.Seen(ctx, number); err != nil && ctx.Err() == nil {
 		w.Opts.Logger.Warn("it is not known whether all nodes have applied a change of keys", "entry", number, "error", err)

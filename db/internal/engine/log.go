@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -31,13 +32,21 @@ type Log interface {
 	// Await waits until this copy has applied the log up to a position that an answer of some
 	// node has shown. Errors: NotCurrent, ShuttingDown, and that of ctx. Safe for concurrent use.
 	Await(ctx context.Context, p relay.Position) error
-	// Applied returns the number of the last entry whose writes are committed. Safe for
+	// Place returns the place of this copy in the log, as of the last commit. Safe for
 	// concurrent use.
-	Applied() uint64
+	Place() file.Place
 	// Start starts the goroutines of the log. Stop proposes what waits, waits a moment for the
 	// outcomes, and then follows the log no more. The writer must be running.
 	Start()
 	Stop()
+}
+
+// Hooks is what the store does when its Log stops.
+type Hooks struct {
+	// Settle ends the work of the store that goes through the log, and closes the channel once
+	// its last write is on its way. It is called by the writer's goroutine.
+	Settle   func(settled chan struct{})
+	Unlisten func() // ends the requests of commands
 }
 
 // Keeps reports whether this process makes the store's own writes.
@@ -55,4 +64,10 @@ func (w *Store) Proposes(j Job) bool {
 
 func ErrNonceReused() error {
 	return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+}
+
+// ErrUnknown is the error for a write that the log may have. why is the beginning of its
+// sentence; cause may be nil.
+func ErrUnknown(why string, cause error) error {
+	return &relay.Error{Code: relay.StoreFailed, Detail: why + "; whether it was written is unknown", Cause: cause}
 }
