@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db/file"
 	"relay/db/internal/engine"
-	"relay/db/internal/sending"
 	"relay/db/relay"
 )
 
@@ -161,48 +159,4 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	}
 	wantEnd(a, b)
 	wantMessages(b, mostFlights+1)
-}
-
-// Few large envelopes keep further ones waiting as many small ones do.
-func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
-	t.Parallel()
-	p := newProposer(nil, nil, file.LogID{})
-	all := newTable([]engine.Room{&sending.Sending{}})
-	add := func(payload int) {
-		j, err := all.JobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
-		if err == nil {
-			err = p.queue.Add(0, j.Size(), engine.Op{Job: &proposal{Job: j}})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	seal := func() *flight {
-		batch, _ := p.take()
-		if len(batch) == 0 {
-			return nil
-		}
-		defer p.reuse(batch)
-		f, _ := p.seal(batch)
-		return f
-	}
-	var flights []*flight
-	for range 3 {
-		add(mostAloft/3 + 1)
-		flights = append(flights, seal())
-	}
-	add(1)
-	if f := seal(); f != nil {
-		t.Errorf("%d envelopes with %d bytes are under way, and a further one", len(p.flights), p.aloft)
-	}
-	p.land(flights[0].counter)
-	if seal() == nil {
-		t.Error("nothing follows, though the log has brought the first envelope")
-	}
-	p.land(2)
-	p.land(3)
-	p.land(4)
-	if p.aloft != 0 {
-		t.Errorf("%d bytes are under way, though no envelope is", p.aloft)
-	}
 }
