@@ -16,6 +16,7 @@ import (
 
 	"relay/db/admin"
 	"relay/db/relay"
+	"relay/db/replication"
 	"relay/db/scratch"
 )
 
@@ -78,7 +79,7 @@ func TestCommandsWriteThroughTheServer(t *testing.T) {
 		t.Errorf("%d acts are maria's", n)
 	}
 	for i := range l.length() {
-		if env, err := readEnvelope(l.entries[i].Data); err != nil || len(env.writes) == 0 {
+		if env, err := replication.ReadEnvelope(l.entries[i].Data); err != nil || len(env.Writes) == 0 {
 			t.Errorf("entry %d: %+v, %v", i+1, env, err)
 		}
 	}
@@ -139,7 +140,7 @@ func TestCommandsLearnThatTheServerStops(t *testing.T) {
 	revoked := make(chan error, 1)
 	go func() { revoked <- c.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}) }()
 	<-silent
-	replicated(a.w).propose.patience.closing = time.Millisecond
+	replicated(a.w).Propose.Patience.Closing = time.Millisecond
 	a.stop()
 	a.want(relay.StoreFailed, <-revoked)
 	l.set(func() { l.silent = nil })
@@ -168,7 +169,7 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	greeting := append([]byte{2}, admin.Greeting(a.w.IDs)...)
-	write := appendToEnvelope(nil, relay.AppendWrite(nil, &relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}))
+	write := replication.AppendToEnvelope(nil, relay.AppendWrite(nil, &relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}))
 	wrong := append([]byte(nil), greeting...)
 	wrong[3] ^= 1
 	for what, c := range map[string]struct {
@@ -221,7 +222,7 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 func TestTheSocketForCommandsNeedsAShortPath(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	n := newNode(t, l, "a", Options{Create: true, Log: &Following{Found: true}}, nil)
+	n := newNode(t, l, "a", Options{Create: true, Log: &replication.Following{Found: true}}, nil)
 	n.options.Path = filepath.Join(scratch.Memory(t), strings.Repeat("long", 25)+".db")
 	if err := n.tryToStart(); err == nil || !strings.Contains(err.Error(), "give the file a shorter one") {
 		t.Errorf("%v", err)

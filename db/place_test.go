@@ -7,6 +7,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/replication"
 	"relay/db/scratch"
 )
 
@@ -14,14 +15,14 @@ import (
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	a := newNode(t, l, "a", Options{}, func(d *DB) { replicated(d.w).follow.most = 1 }).found()
-	b := newNode(t, l, "b", Options{}, func(d *DB) { replicated(d.w).follow.most = 500 }).copyOf(a)
+	a := newNode(t, l, "a", Options{}, func(d *DB) { replicated(d.w).Follow.Most = 1 }).found()
+	b := newNode(t, l, "b", Options{}, func(d *DB) { replicated(d.w).Follow.Most = 500 }).copyOf(a)
 	if p := a.Place(); p.Applied != 0 || p.Log != b.Place().Log {
 		t.Errorf("at first: %+v, %+v", p, b.Place())
 	}
 	b.stop()
 	k := a.issue("bob^demo")
-	for l.length() < MarkEvery {
+	for l.length() < replication.MarkEvery {
 		a.SendThen(a.message(k, 0), func(relay.Sent, error) {})
 		a.mustSend(k, 0)
 		l.set(func() { l.add(l.entries[len(l.entries)-1].Data) }) // applied once, but a number of its own
@@ -32,7 +33,7 @@ func TestPlace(t *testing.T) {
 	a.catchUp()
 	b.start()
 	b.catchUp()
-	if p, q := a.Place(), b.Place(); p != q || p.Mark != MarkEvery || p.MarkHash == 0 || p.MarkHash == p.Hash || p.Applied != l.length() {
+	if p, q := a.Place(), b.Place(); p != q || p.Mark != replication.MarkEvery || p.MarkHash == 0 || p.MarkHash == p.Hash || p.Applied != l.length() {
 		t.Errorf("%+v and %+v, want the same place, and its mark", p, q)
 	}
 	b.stop()
@@ -66,12 +67,12 @@ func TestReplicasProposeNothingWhileTheyAreCutOff(t *testing.T) {
 	fresh.Store(true)
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{Fresh: fresh.Load}, func(d *DB) {
-		replicated(d.w).propose.patience.look = time.Millisecond
+		replicated(d.w).Propose.Patience.Look = time.Millisecond
 	}).found()
 	k := a.issue("bob^demo")
 	fresh.Store(false)
 	before := l.length()
-	queued := &replicated(a.w).propose.patience.queued // only the goroutine that sends reads it
+	queued := &replicated(a.w).Propose.Patience.Queued // only the goroutine that sends reads it
 	usual := *queued
 	*queued = 50 * time.Millisecond
 	_, err := a.Send(a.message(k, 0))

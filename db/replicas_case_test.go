@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // pair gives two nodes of one log; the second one has a copy of the first one's file.
@@ -170,8 +171,8 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a := newNode(t, l, "a", Options{}, nil).found()
 	k := a.issue("bob^demo")
 	a.stop()
-	patience := patience{queued: time.Hour, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
-	a.prepare = func(d *DB) { replicated(d.w).propose.patience = patience }
+	patience := replication.Patience{Queued: time.Hour, Flight: 100 * time.Millisecond, Again: time.Millisecond, Most: time.Millisecond, Look: time.Millisecond, Closing: time.Millisecond}
+	a.prepare = func(d *DB) { replicated(d.w).Propose.Patience = patience }
 	a.start()
 	silent := make(chan struct{}, 1)
 	l.set(func() { l.silent = silent })
@@ -179,14 +180,14 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a.want(relay.StoreFailed, err)
 	a.wantSentence("the log did not say in time", err)
 	a.stop()
-	patience.flight = time.Hour // from now on, the end of the store comes first
+	patience.Flight = time.Hour // from now on, the end of the store comes first
 	a.start()
 	under := make(chan struct{}, 1)
 	l.set(func() { l.silent = under })
 	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[0] <- err })
 	<-under // it is under way, so the next one waits
-	replicated(a.w).propose.patience.queued = 20 * time.Millisecond
+	replicated(a.w).Propose.Patience.Queued = 20 * time.Millisecond
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[1] <- err })
 	a.want(relay.Overloaded, <-outcomes[1])
 	a.stop()
@@ -209,11 +210,11 @@ func TestReplicasApplyAnEnvelopeOnce(t *testing.T) {
 	for range 3 {
 		a.mustSend(k, 0)
 	}
-	e, err := readEnvelope(l.entries[3].Data)
-	if err != nil || e.counter != 4 || len(e.writes) != 1 {
+	e, err := replication.ReadEnvelope(l.entries[3].Data)
+	if err != nil || e.Counter != 4 || len(e.Writes) != 1 {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	late := appendToEnvelope(appendEnvelope(nil, e.log, e.origin, 2, 1), relay.AppendWrite(nil, e.writes[0]))
+	late := replication.AppendToEnvelope(replication.AppendEnvelope(nil, e.Log, e.Origin, 2, 1), relay.AppendWrite(nil, e.Writes[0]))
 	l.set(func() {
 		l.add(l.entries[3].Data)
 		l.add(late)
@@ -240,11 +241,11 @@ func TestReplicasRefuseWhatNoEntryHolds(t *testing.T) {
 	_, a, b := pair(t)
 	k := a.issue("bob^demo")
 	m := a.message(k, 1)
-	m.Payload = []byte(`{"a":"` + strings.Repeat("x", mostForm) + `"}`)
+	m.Payload = []byte(`{"a":"` + strings.Repeat("x", replication.MostForm) + `"}`)
 	_, err := a.Send(m)
 	a.want(relay.PayloadTooLarge, err)
 	m = a.message(k, 3)
-	m.Payload = []byte(`{"a":"` + strings.Repeat("x", mostForm-1000) + `"}`)
+	m.Payload = []byte(`{"a":"` + strings.Repeat("x", replication.MostForm-1000) + `"}`)
 	if err := m.Validate(); err != nil {
 		t.Fatal(err)
 	}

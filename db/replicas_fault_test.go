@@ -9,6 +9,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // A node applies all that stands before an entry that it cannot read, and stops there, as
@@ -26,16 +27,16 @@ func TestReplicasEndAllWaitersAtAnEntryThatTheyCannotRead(t *testing.T) {
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { behind <- err })
 	l.waitForLength(4, nil)
 	l.mu.Lock()
-	all := append([]LogEntry(nil), l.entries[1:]...)
+	all := append([]replication.Entry(nil), l.entries[1:]...)
 	l.mu.Unlock()
-	if err := replicated(a.w).follow.deliver(all); err != nil { // at once, while Follow waits for the cut to end
+	if err := replicated(a.w).Follow.Deliver(all); err != nil { // at once, while Follow waits for the cut to end
 		t.Fatal(err)
 	}
 	a.log.cut.Unlock()
 	a.want("", <-before)
 	a.want(relay.StoreFailed, <-behind)
-	a.wantFatal(errEnvelope)
-	b.wantFatal(errEnvelope)
+	a.wantFatal(replication.ErrEnvelope)
+	b.wantFatal(replication.ErrEnvelope)
 	_, err := a.Send(a.message(k, 0))
 	a.want(relay.StoreFailed, err)
 	l.wantLength(t, 4)
@@ -128,14 +129,14 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	k, other := a.issue("bob^demo"), a.issue("eve^demo")
 	b.stop()
 	b.prepare = func(d *DB) {
-		replicated(d.w).propose.patience.queued, replicated(d.w).propose.patience.flight = time.Hour, time.Hour
+		replicated(d.w).Propose.Patience.Queued, replicated(d.w).Propose.Patience.Flight = time.Hour, time.Hour
 	}
 	b.start()
 	b.catchUp()
 	b.log.cut.Lock()
 	before, sent := l.length(), make(chan error, 2*engine.MaxQueue)
 	done := func(_ relay.Sent, err error) { sent <- err }
-	for i := range uint64(mostFlights) {
+	for i := range uint64(replication.MostFlights) {
 		b.SendThen(b.message(k, 0), done)
 		l.waitForLength(before+1+i, nil)
 	}
@@ -148,15 +149,15 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	_, err := b.Send(b.message(k, 0))
 	b.want(relay.RateLimited, err)
 	b.SendThen(b.message(other, 0), done)
-	l.wantLength(t, before+mostFlights)
+	l.wantLength(t, before+replication.MostFlights)
 	b.log.cut.Unlock()
 	outcomes := map[relay.Code]int{}
-	for range mostFlights + engine.MaxQueue/2 + 1 {
+	for range replication.MostFlights + engine.MaxQueue/2 + 1 {
 		outcomes[relay.ErrorCode(<-sent)]++
 	}
-	if outcomes[relay.NonceReused] != engine.MaxQueue/2 || outcomes[""] != mostFlights+1 {
+	if outcomes[relay.NonceReused] != engine.MaxQueue/2 || outcomes[""] != replication.MostFlights+1 {
 		t.Errorf("once the entries come, the outcomes are %v", outcomes)
 	}
 	wantEnd(a, b)
-	wantMessages(b, mostFlights+1)
+	wantMessages(b, replication.MostFlights+1)
 }

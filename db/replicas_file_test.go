@@ -9,6 +9,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/replication"
 	"relay/db/scratch"
 )
 
@@ -72,11 +73,11 @@ func TestReplicasStopWhereTheyCannotGoOn(t *testing.T) {
 		spoil func(*testLog)
 		want  error
 	}{
-		"the log has forgotten entries": {func(l *testLog) { l.first = 9 }, ErrLogTruncated},
-		"the log has lost entries":      {func(l *testLog) { l.entries = l.entries[:1] }, ErrLogBehind},
-		"an entry cannot be read":       {func(l *testLog) { l.add([]byte("nonsense")) }, errEnvelope},
+		"the log has forgotten entries": {func(l *testLog) { l.first = 9 }, replication.ErrLogTruncated},
+		"the log has lost entries":      {func(l *testLog) { l.entries = l.entries[:1] }, replication.ErrLogBehind},
+		"an entry cannot be read":       {func(l *testLog) { l.add([]byte("nonsense")) }, replication.ErrEnvelope},
 		"a later version": {func(l *testLog) {
-			l.add(append([]byte{envelopeVersion + 1}, l.entries[0].Data[1:]...))
+			l.add(append([]byte{replication.EnvelopeVersion + 1}, l.entries[0].Data[1:]...))
 		}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -137,11 +138,11 @@ func TestReplicasFollowTheirOwnLogAlone(t *testing.T) {
 	}
 	c.stop()
 	wrong := newNode(t, longer, "wrong", Options{}, nil).copyOf(a)
-	wrong.wantFatal(errOtherLog)
+	wrong.wantFatal(replication.ErrOtherLog)
 	wrong.stop()
-	founder := newNode(t, longer, "d", Options{Create: true, Log: &Following{Found: true}}, nil)
+	founder := newNode(t, longer, "d", Options{Create: true, Log: &replication.Following{Found: true}}, nil)
 	founder.start()
-	founder.wantFatal(errOtherLog)
+	founder.wantFatal(replication.ErrOtherLog)
 	founder.stop()
 	if n := founder.count("mecha"); n != 0 {
 		t.Errorf("a copy that was founded on a log with entries has taken %d Mechas from it", n)
@@ -157,10 +158,10 @@ func TestReplicasAreFoundedAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{}, nil).found()
-	first := replicated(a.w).replica.file.Log
+	first := replicated(a.w).Replica.File.Log
 	a.stop()
 	a.found()
-	if id := replicated(a.w).replica.file.Log; id != first || id == (file.LogID{}) {
+	if id := replicated(a.w).Replica.File.Log; id != first || id == (file.LogID{}) {
 		t.Errorf("the second try has named the log %x, the first one %x", id, first)
 	}
 	a.issue("bob^demo")

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // startKnowing starts a node again, as by a program that knows the rules up to a version.
 func (n *node) startKnowing(rules int64) error {
-	n.prepare = func(d *DB) { replicated(d.w).replica.knows = rules }
+	n.prepare = func(d *DB) { replicated(d.w).Replica.Knows = rules }
 	return n.tryToStart()
 }
 
@@ -21,7 +22,7 @@ func (n *node) startKnowing(rules int64) error {
 func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 	t.Parallel()
 	var common atomic.Int64
-	l, a, b := pair(t, func(o *Options) { o.Log = &Following{CommonRules: common.Load} })
+	l, a, b := pair(t, func(o *Options) { o.Log = &replication.Following{CommonRules: common.Load} })
 	late := newNode(t, l, "late", a.options, nil)
 	late.copyOf(a)
 	common.Store(1)
@@ -56,7 +57,7 @@ func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 		t.Errorf("it is at %+v; before the change were %d entries", at, before)
 	}
 	late.stop()
-	again := newNode(t, l, "again", a.options, func(d *DB) { replicated(d.w).replica.knows = 2 }) // with its file, which the failed store holds until the process ends
+	again := newNode(t, l, "again", a.options, func(d *DB) { replicated(d.w).Replica.Knows = 2 }) // with its file, which the failed store holds until the process ends
 	again.copyOf(late)
 	wantEnd(a, b, again)
 	for _, n := range []*node{a, b, again} {
@@ -64,7 +65,7 @@ func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 			t.Errorf("the rules %d are in force", at.Version)
 		}
 	}
-	if kinds := kindsOfAll(l, replicated(a.w).propose.origin); kinds["*relay.Activate"] != 1 {
+	if kinds := kindsOfAll(l, replicated(a.w).Propose.Origin); kinds["*relay.Activate"] != 1 {
 		t.Errorf("the entries are %v", kinds)
 	}
 	if err := a.startKnowing(1); err == nil || !strings.Contains(err.Error(), "a newer relay") { // the program of this test is older than the rules
@@ -76,7 +77,7 @@ func TestReplicasPutNewRulesInForceTogether(t *testing.T) {
 func TestReplicasDoNotProposeWhatOthersCannotRead(t *testing.T) {
 	t.Parallel()
 	var common atomic.Int64
-	l, a, b := pair(t, func(o *Options) { o.Log = &Following{CommonRules: common.Load} })
+	l, a, b := pair(t, func(o *Options) { o.Log = &replication.Following{CommonRules: common.Load} })
 	k := a.issue("bob^demo")
 	b.catchUp()
 	for _, n := range []*node{a, b} { // as if the rules of this program were new

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // Three nodes follow one log. They have different clocks, settings and transactions, are
@@ -28,10 +29,10 @@ func TestReplicas(t *testing.T) {
 	c := cluster{T: t, log: l,
 		a: newNode(t, l, "a", Options{MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, LearnHalfLife: 2 * time.Hour, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}}, nil),
 		b: newNode(t, l, "b", Options{MaxPending: 20, MaxAttempts: 2, MaxBroadcast: 3, LearnHalfLife: time.Hour, Now: func() time.Time { return time.Now().Add(-time.Hour) }},
-			func(d *DB) { replicated(d.w).follow.most = 1 }),
+			func(d *DB) { replicated(d.w).Follow.Most = 1 }),
 		// This one only follows. By its own clock, settings and disk, it would refuse nearly everything.
 		c: newNode(t, l, "c", Options{MaxPending: 1, ConversationLimit: 1, MinFreeDisk: math.MaxInt64, Now: func() time.Time { return time.Now().Add(25 * time.Hour) }},
-			func(d *DB) { replicated(d.w).follow.most = 37 }),
+			func(d *DB) { replicated(d.w).Follow.Most = 37 }),
 	}
 	c.a.found()
 	c.a.issue("first^crew0")
@@ -49,11 +50,11 @@ func TestReplicas(t *testing.T) {
 func (c *cluster) wantAll() {
 	kinds, repeated, seen := map[string]int{}, 0, map[string]bool{}
 	for _, e := range c.log.entries {
-		env, err := readEnvelope(e.Data)
+		env, err := replication.ReadEnvelope(e.Data)
 		if err != nil {
 			c.Fatal(err)
 		}
-		if id := env.origin.id(env.counter); seen[id] {
+		if id := env.Origin.ID(env.Counter); seen[id] {
 			repeated++
 		} else {
 			seen[id] = true

@@ -8,6 +8,7 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // The store's own work comes from the log, from the nodes whose part it is.
@@ -26,7 +27,7 @@ func TestReplicasLeaveTheirOwnWorkToOne(t *testing.T) {
 		b.poke(func() { b.Progress.Expect(1, 1) }) // as when its clock has come there
 	}
 	b.mustSend(k, 0)
-	if kinds := kindsOfAll(l, replicated(b.w).propose.origin); len(kinds) != 1 {
+	if kinds := kindsOfAll(l, replicated(b.w).Propose.Origin); len(kinds) != 1 {
 		t.Errorf("though it does not keep the log, it has proposed %v", kinds)
 	}
 	// The log's time decides what is due.
@@ -60,13 +61,13 @@ func TestReplicasRemoveMessagesTogether(t *testing.T) {
 	}
 	b.keep(true)
 	b.until(func() bool { return b.Measures().Removed.Load() == 5 })
-	b.until(func() bool { return kindsOfAll(l, replicated(b.w).propose.origin)["*relay.Act"] > 0 })
+	b.until(func() bool { return kindsOfAll(l, replicated(b.w).Propose.Origin)["*relay.Act"] > 0 })
 	b.keep(false)
 	for range 2 { // pieces that were begun are ended
 		b.catchUp()
 		a.catchUp()
 	}
-	if kinds := kindsOfAll(l, replicated(a.w).propose.origin); kinds["*relay.PruneMessages"]+kinds["*relay.PruneUnused"] > 0 {
+	if kinds := kindsOfAll(l, replicated(a.w).Propose.Origin); kinds["*relay.PruneMessages"]+kinds["*relay.PruneUnused"] > 0 {
 		t.Errorf("a node that does not keep the log has proposed %v", kinds)
 	}
 	b.stop()
@@ -87,12 +88,12 @@ func (n *node) until(holds func() bool) {
 }
 
 // kindsOfAll counts the writes of all entries of an origin.
-func kindsOfAll(l *testLog, from origin) map[string]int {
+func kindsOfAll(l *testLog, from replication.Origin) map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := map[string]int{}
 	for _, e := range l.entries {
-		if env, err := readEnvelope(e.Data); err == nil && env.origin == from {
+		if env, err := replication.ReadEnvelope(e.Data); err == nil && env.Origin == from {
 			for kind, n := range kindsOf(e) {
 				all[kind] += n
 			}
@@ -152,13 +153,13 @@ func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
 		for n := l.length(); ; n = l.length() {
 			b.catchUp()
 			b.poke(func() {}) // so the outcomes of these entries are known
-			if b.Measures().Removed.Load() == 5*(round+1) && len(notesOf(l, replicated(b.w).propose.origin)) > 0 {
+			if b.Measures().Removed.Load() == 5*(round+1) && len(notesOf(l, replicated(b.w).Propose.Origin)) > 0 {
 				break
 			}
 			l.waitForLength(n+1, nil)
 		}
 	}
-	from := replicated(b.w).propose.origin
+	from := replicated(b.w).Propose.Origin
 	b.stop()
 	b.keep(false)
 	removed, notes := 0, notesOf(l, from)
@@ -177,15 +178,15 @@ func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
 }
 
 // notesOf gives the details of the acts of an origin.
-func notesOf(l *testLog, from origin) (details []string) {
+func notesOf(l *testLog, from replication.Origin) (details []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.entries {
-		env, err := readEnvelope(e.Data)
-		if err != nil || env.origin != from {
+		env, err := replication.ReadEnvelope(e.Data)
+		if err != nil || env.Origin != from {
 			continue
 		}
-		for _, w := range env.writes {
+		for _, w := range env.Writes {
 			if act, ok := w.(*relay.Act); ok {
 				details = append(details, act.Detail)
 			}

@@ -16,6 +16,7 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
+	"relay/db/replication"
 	"relay/db/scratch"
 )
 
@@ -28,7 +29,7 @@ type testLog struct {
 	random  *rand.Rand
 	faults  bool
 	silent  chan struct{} // not nil: it takes no envelope, and does not answer; each sends a token
-	entries []LogEntry
+	entries []replication.Entry
 	first   uint64   // the number of the first entry that it still has
 	late    [][]byte // envelopes that will come behind others
 	ahead   time.Duration
@@ -86,7 +87,7 @@ func (l *testLog) Append(ctx context.Context, _ string, envelope []byte) error {
 
 // add adds an entry. The caller has the lock.
 func (l *testLog) add(envelope []byte) {
-	l.entries = append(l.entries, LogEntry{uint64(len(l.entries) + 1), time.Now().Add(l.ahead), envelope})
+	l.entries = append(l.entries, replication.Entry{Number: uint64(len(l.entries) + 1), At: time.Now().Add(l.ahead), Data: envelope})
 	l.change()
 }
 
@@ -128,24 +129,24 @@ func (l *testLog) waitForLength(n uint64, stop <-chan struct{}) bool {
 }
 
 // Follow delivers pieces of different lengths.
-func (l *testLog) Follow(ctx context.Context, after uint64, deliver func([]LogEntry) error) error {
+func (l *testLog) Follow(ctx context.Context, after uint64, deliver func([]replication.Entry) error) error {
 	for {
 		l.mu.Lock()
 		changed, length := l.changed, uint64(len(l.entries))
 		switch {
 		case after > length:
 			l.mu.Unlock()
-			return ErrLogBehind
+			return replication.ErrLogBehind
 		case after+1 < l.first:
 			l.mu.Unlock()
-			return ErrLogTruncated
+			return replication.ErrLogTruncated
 		}
 		from, upto, ends := after, min(length, after+1+uint64(l.random.IntN(60))), false
 		if l.faults {
 			ends = l.random.IntN(50) == 0
 			from -= min(from, uint64(l.random.IntN(3)))
 		}
-		piece := append([]LogEntry(nil), l.entries[from:upto]...)
+		piece := append([]replication.Entry(nil), l.entries[from:upto]...)
 		if l.faults && len(piece) > 2 && l.random.IntN(30) == 0 {
 			piece = slices.Delete(piece, len(piece)/2, len(piece)/2+1)
 		}
@@ -175,8 +176,8 @@ type view struct {
 	cut sync.RWMutex // locked: nothing is delivered
 }
 
-func (v *view) Follow(ctx context.Context, after uint64, deliver func([]LogEntry) error) error {
-	return v.testLog.Follow(ctx, after, func(entries []LogEntry) error {
+func (v *view) Follow(ctx context.Context, after uint64, deliver func([]replication.Entry) error) error {
+	return v.testLog.Follow(ctx, after, func(entries []replication.Entry) error {
 		v.cut.RLock()
 		defer v.cut.RUnlock()
 		return deliver(entries)
@@ -208,9 +209,9 @@ func newNode(t *testing.T, l *testLog, name string, o Options, prepare func(*DB)
 	n.changed = sync.NewCond(&n.mu)
 	n.options.Path, n.options.Schema, n.options.Serve = filepath.Join(scratch.Memory(t), name+".db"), string(schema), true
 	n.options.ClockSkew = time.Minute
-	f := &Following{}
+	f := &replication.Following{}
 	if o.Log != nil {
-		*f = *o.Log.(*Following)
+		*f = *o.Log.(*replication.Following)
 	}
 	n.options.Log, f.Log = f, n.log
 	f.Keeps = func() bool {
@@ -240,7 +241,7 @@ func (n *node) found() *node {
 
 // founding returns options by which a file becomes the first copy of its log.
 func founding(o Options) Options {
-	f := *o.Log.(*Following)
+	f := *o.Log.(*replication.Following)
 	f.Found = true
 	o.Log = &f
 	return o
@@ -265,8 +266,8 @@ func (n *node) start() {
 
 func (n *node) tryToStart() (err error) {
 	d, err := open(n.options, func(d *DB) {
-		replicated(d.w).propose.patience.again, replicated(d.w).follow.again = time.Millisecond, time.Millisecond
-		replicated(d.w).propose.patience.queued, replicated(d.w).propose.patience.flight, replicated(d.w).propose.patience.closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
+		replicated(d.w).Propose.Patience.Again, replicated(d.w).Follow.Again = time.Millisecond, time.Millisecond
+		replicated(d.w).Propose.Patience.Queued, replicated(d.w).Propose.Patience.Flight, replicated(d.w).Propose.Patience.Closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
 		d.w.Add(arrivals{n: n})
 		if n.prepare != nil {
 			n.prepare(d)
@@ -295,7 +296,7 @@ type arrivals struct {
 func (a arrivals) Arrived(t *engine.Tx) {
 	a.n.mu.Lock()
 	defer a.n.mu.Unlock()
-	a.n.applied = replicated(t.Store).replica.file.Applied
+	a.n.applied = replicated(t.Store).Replica.File.Applied
 	a.n.changed.Broadcast()
 }
 
@@ -447,17 +448,17 @@ func (n *node) count(table string) int {
 }
 
 // kindsOf counts the writes of an entry, by their types.
-func kindsOf(e LogEntry) map[string]int {
+func kindsOf(e replication.Entry) map[string]int {
 	kinds := map[string]int{}
-	env, err := readEnvelope(e.Data)
+	env, err := replication.ReadEnvelope(e.Data)
 	if err != nil {
 		return kinds
 	}
-	for _, w := range env.writes {
+	for _, w := range env.Writes {
 		kinds[fmt.Sprintf("%T", w)]++
 	}
 	return kinds
 }
 
 // replicated is the log that the store of a node follows.
-func replicated(w *engine.Store) *replication { return w.Log.(*replication) }
+func replicated(w *engine.Store) *replication.Replication { return w.Log.(*replication.Replication) }

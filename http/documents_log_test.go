@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // A shortLog is the log of one node, in memory, until it loses what it has.
 type shortLog struct {
 	mu      sync.Mutex
-	entries []db.LogEntry
+	entries []replication.Entry
 	lost    bool
 	changed chan struct{} // closed and made anew at each change
 }
@@ -30,20 +30,20 @@ func (l *shortLog) change(f func()) {
 
 func (l *shortLog) Append(_ context.Context, _ string, envelope []byte) error {
 	l.change(func() {
-		l.entries = append(l.entries, db.LogEntry{Number: uint64(len(l.entries) + 1), At: time.Now(), Data: append([]byte(nil), envelope...)})
+		l.entries = append(l.entries, replication.Entry{Number: uint64(len(l.entries) + 1), At: time.Now(), Data: append([]byte(nil), envelope...)})
 	})
 	return nil
 }
 
 // Follow fails for good with the first entry after the loss.
-func (l *shortLog) Follow(ctx context.Context, after uint64, deliver func([]db.LogEntry) error) error {
+func (l *shortLog) Follow(ctx context.Context, after uint64, deliver func([]replication.Entry) error) error {
 	for {
 		l.mu.Lock()
 		entries, lost, changed := l.entries[after:], l.lost, l.changed
 		l.mu.Unlock()
 		switch {
 		case len(entries) > 0 && lost:
-			return fmt.Errorf("entry %d: %w", after+1, db.ErrLogTruncated)
+			return fmt.Errorf("entry %d: %w", after+1, replication.ErrLogTruncated)
 		case len(entries) > 0:
 			if err := deliver(entries); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (l *shortLog) Follow(ctx context.Context, after uint64, deliver func([]db.L
 func driveALogThatIsLost(t *testing.T, d *drive) {
 	for _, operation := range []string{opSocket, opTicket} {
 		log := &shortLog{changed: make(chan struct{})}
-		r := mustServe(t, func(s *settings) { s.db.Log = &db.Following{Log: log, Found: true} })
+		r := mustServe(t, func(s *settings) { s.db.Log = &replication.Following{Log: log, Found: true} })
 		alice, spare := r.alice()
 		c := alice.good(operation, spare)
 		log.change(func() { log.lost = true })

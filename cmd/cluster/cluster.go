@@ -20,6 +20,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
 	"relay/db"
+	"relay/db/replication"
 )
 
 // A member is a node of a cluster as a person names it.
@@ -118,7 +119,7 @@ func (a *app) begin(path string, members []member) error {
 	if err := newFile(path, members); err != nil {
 		return err
 	}
-	if _, err = db.FoundLog(a.DBPath, a.Schema, a.Actor(), "with "+namesOf(members)); err != nil {
+	if _, err = replication.FoundLog(a.DBPath, a.Schema, a.Actor(), "with "+namesOf(members)); err != nil {
 		return errors.Join(system.Denied(a.DBPath, true, err), os.Remove(path))
 	}
 	if a.JSON {
@@ -268,8 +269,8 @@ func (a *app) removeLog() (there bool, err error) {
 // leave makes the database a plain one, and removes its part of the log. After a kill in
 // the middle it can be run again.
 func (a *app) leave() error {
-	err := db.LeaveLog(a.DBPath, a.Schema, a.Actor(), "a plain file again")
-	if err != nil && !errors.Is(err, db.ErrPlain) {
+	err := replication.LeaveLog(a.DBPath, a.Schema, a.Actor(), "a plain file again")
+	if err != nil && !errors.Is(err, replication.ErrPlain) {
 		return system.Denied(a.DBPath, true, err)
 	}
 	there, removing := a.removeLog()
@@ -310,7 +311,7 @@ func (a *app) renew(path string) error {
 		return err
 	}
 	// Each step can be done again, after a kill in the middle.
-	if _, err := db.RefoundLog(a.DBPath, a.Schema, a.Actor(), "in the place of one that could not go on"); err != nil {
+	if _, err := replication.RefoundLog(a.DBPath, a.Schema, a.Actor(), "in the place of one that could not go on"); err != nil {
 		return system.Denied(a.DBPath, true, err)
 	}
 	if err := write(); err != nil {

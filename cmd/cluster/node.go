@@ -16,6 +16,7 @@ import (
 	"relay/db"
 	"relay/db/cluster"
 	"relay/db/file"
+	"relay/db/replication"
 )
 
 // newFile writes the file of a new cluster to path, where no file may be.
@@ -127,7 +128,7 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 }
 
 func (j joined) Configure(o *db.Options) {
-	o.Log = &db.Following{Log: j.Node, Keeps: j.KeepsLog, CommonRules: j.CommonRules}
+	o.Log = &replication.Following{Log: j.Node, Keeps: j.KeepsLog, CommonRules: j.CommonRules}
 	o.Fresh, o.Seen, o.Status, o.Create = j.Fresh, j.Seen, j.tell, false
 }
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
 	"relay/db/relay"
+	"relay/db/replication"
 )
 
 // Three nodes take messages at the same time. One that follows is closed and comes back, then
@@ -177,7 +177,7 @@ func TestTruncatedLog(t *testing.T) {
 		}
 	}
 	behind.start()
-	behind.wantFatal(db.ErrLogTruncated.Error())
+	behind.wantFatal(replication.ErrLogTruncated.Error())
 	behind.stop()
 	behind.loseFile()
 	behind.start()
@@ -213,7 +213,7 @@ func TestLogThatWasRolledBack(t *testing.T) {
 		m.start()
 	}
 	for _, m := range all {
-		m.wantFatal(db.ErrLogBehind.Error())
+		m.wantFatal(replication.ErrLogBehind.Error())
 	}
 	if err := all[0].send(k, "another"); err == nil {
 		t.Error("a node took a message for a log that was rolled back")
@@ -232,7 +232,7 @@ func TestStoreThatDiffers(t *testing.T) {
 	changed.execute("UPDATE replica SET hash = hash + 1")
 	changed.start()
 	changed.waitFresh()
-	for all[0].db.Place().Applied < db.MarkEvery {
+	for all[0].db.Place().Applied < replication.MarkEvery {
 		sendAtAll(t, []*machine{all[0], all[0], all[0], all[0], all[2], all[2], all[2], all[2]}, k, "x", 16)
 	}
 	changed.wantFatal("A majority agrees")

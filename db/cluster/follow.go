@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"relay/db"
+	"relay/db/replication"
 )
 
 // How Follow looks for entries that it was not told of.
@@ -30,7 +30,7 @@ const (
 // Follow implements db.Log. The leader of the stream tells each entry once to all nodes. What
 // does not come in its turn is read from a copy of the stream: the one of this node, if it has
 // one.
-func (n *Node) Follow(ctx context.Context, after uint64, deliver func([]db.LogEntry) error) error {
+func (n *Node) Follow(ctx context.Context, after uint64, deliver func([]replication.Entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := n.ready(ctx); err != nil {
@@ -67,12 +67,12 @@ func (n *Node) within(ctx context.Context, after uint64) error {
 		}
 		switch {
 		case after+1 < info.State.FirstSeq:
-			return fmt.Errorf("%w (it begins with entry %d)", db.ErrLogTruncated, info.State.FirstSeq)
+			return fmt.Errorf("%w (it begins with entry %d)", replication.ErrLogTruncated, info.State.FirstSeq)
 		case after <= info.State.LastSeq:
 			n.know(info.State.LastSeq)
 			return nil
 		case time.Since(since) > n.doubt:
-			return fmt.Errorf("%w (it ends with entry %d)", db.ErrLogBehind, info.State.LastSeq)
+			return fmt.Errorf("%w (it ends with entry %d)", replication.ErrLogBehind, info.State.LastSeq)
 		}
 		if !pause(ctx, askAgain) {
 			return ctx.Err()
@@ -84,10 +84,10 @@ func (n *Node) within(ctx context.Context, after uint64) error {
 type following struct {
 	n       *Node
 	next    uint64 // the number of the next entry to deliver
-	deliver func([]db.LogEntry) error
+	deliver func([]replication.Entry) error
 	live    chan *nats.Msg
-	entries []db.LogEntry // taken, and not delivered
-	missed  int           // how often, one after the other, no entry could be read
+	entries []replication.Entry // taken, and not delivered
+	missed  int                 // how often, one after the other, no entry could be read
 }
 
 func (f *following) run(ctx context.Context) error {
@@ -198,7 +198,7 @@ func (f *following) read(ctx context.Context) error {
 
 // readPage asks for the entries from a number on; none if the copy that answers does not have
 // that one.
-func (n *Node) readPage(ctx context.Context, from uint64) (page []db.LogEntry, err error) {
+func (n *Node) readPage(ctx context.Context, from uint64) (page []replication.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
 	question, err := json.Marshal(server.JSApiMsgGetRequest{Seq: from, Batch: pageMost, MaxBytes: pageBytes})
@@ -235,11 +235,11 @@ func (n *Node) readPage(ctx context.Context, from uint64) (page []db.LogEntry, e
 }
 
 // entryOf makes an entry of a message that the stream has told, or was asked for.
-func entryOf(m *nats.Msg) (e db.LogEntry, err error) {
+func entryOf(m *nats.Msg) (e replication.Entry, err error) {
 	number, err := strconv.ParseUint(m.Header.Get(server.JSSequence), 10, 64)
 	at, err2 := time.Parse(time.RFC3339Nano, m.Header.Get(server.JSTimeStamp))
 	if err = errors.Join(err, err2); err != nil {
 		return e, fmt.Errorf("the log gave an entry without its number or its time: %w", err)
 	}
-	return db.LogEntry{Number: number, At: at, Data: m.Data}, nil
+	return replication.Entry{Number: number, At: at, Data: m.Data}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"relay/db"
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/replication"
 	"relay/db/scratch"
 )
 
@@ -107,7 +108,7 @@ func (m *machine) tryToStart(founds bool) (err error) {
 			return err
 		}
 	}
-	m.db, err = db.Open(db.Options{Path: m.dbPath, Schema: schema(m.TB), Serve: true, Create: founds, Log: &db.Following{Log: m.Node, Found: founds, Keeps: m.KeepsLog},
+	m.db, err = db.Open(db.Options{Path: m.dbPath, Schema: schema(m.TB), Serve: true, Create: founds, Log: &replication.Following{Log: m.Node, Found: founds, Keeps: m.KeepsLog},
 		Fresh: m.Fresh, ClockSkew: time.Minute, Logger: m.config.Logger, Fatal: m.stopped})
 	if err == nil {
 		m.Attach(m.db)

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"relay/db"
 	"relay/db/file"
+	"relay/db/replication"
 )
 
 // The one stream, the subject of its entries, and the one on which its leader tells them to
@@ -137,7 +137,7 @@ func (n *Node) makeSure() {
 
 // errOtherStream says that a node must not use the stream that it found. It is an error of
 // Follow after which a copy cannot go on.
-var errOtherStream = fmt.Errorf("the stream of the cluster does not fit this node: %w", db.ErrLogBehind)
+var errOtherStream = fmt.Errorf("the stream of the cluster does not fit this node: %w", replication.ErrLogBehind)
 
 // checkStream looks whether the stream is the one of the store's log. It makes the stream if
 // there is none and the store is at the beginning of its log.

@@ -1,4 +1,4 @@
-package db
+package replication
 
 import (
 	"context"
@@ -33,11 +33,11 @@ type Log interface {
 	// returned. The entries belong to deliver. The store calls Follow again after
 	// errors other than these two: ErrLogTruncated, if the log no longer has the entry
 	// behind after; ErrLogBehind, if it ends before the entry after.
-	Follow(ctx context.Context, after uint64, deliver func([]LogEntry) error) error
+	Follow(ctx context.Context, after uint64, deliver func([]Entry) error) error
 }
 
-// A LogEntry is an envelope in its place.
-type LogEntry struct {
+// A Entry is an envelope in its place.
+type Entry struct {
 	Number uint64    // 1 for the first entry, one more for each further one
 	At     time.Time // when the log took it. It may fall: the store then goes on with the time of the entry before
 	Data   []byte
@@ -49,5 +49,5 @@ var (
 	ErrLogBehind    = errors.New("the log ends before the last entry that this copy has: it is another log, or has lost entries")
 )
 
-// errOtherLog stops a copy before it applies an entry that was not made for its log.
-var errOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")
+// ErrOtherLog stops a copy before it applies an entry that was not made for its log.
+var ErrOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")

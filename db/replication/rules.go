@@ -1,4 +1,4 @@
-package db
+package replication
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ const newestRules = 1
 type activation struct {
 	engine.Quiet
 	w        *engine.Store
-	replica  *replica
+	replica  *Replica
 	common   func() int64 // Options.CommonRules; nil: they are not known
 	proposed bool
 	rest     time.Time // not before this, by the machine's clock
@@ -33,10 +33,10 @@ type activation struct {
 // is this node's part to propose them; else 0.
 func (a *activation) ready() int64 {
 	w, r := a.w, a.replica
-	if a.proposed || a.common == nil || r.knows <= r.file.Version || !w.Keeps() || time.Now().Before(a.rest) {
+	if a.proposed || a.common == nil || r.Knows <= r.File.Version || !w.Keeps() || time.Now().Before(a.rest) {
 		return 0
 	}
-	if common := min(a.common(), r.knows); common > r.file.Version {
+	if common := min(a.common(), r.Knows); common > r.File.Version {
 		return common
 	}
 	return 0
@@ -59,16 +59,16 @@ func (a *activation) Do(now time.Time) {
 }
 
 // activate puts rules in force, from the next write on. Older ones never come back.
-func (l *replication) activate(_ *engine.Tx, a *relay.Activate) (engine.None, error) {
-	now := &l.replica.now
+func (l *Replication) activate(_ *engine.Tx, a *relay.Activate) (engine.None, error) {
+	now := &l.Replica.now
 	now.Version = max(now.Version, a.Rules)
 	return engine.None{}, nil
 }
 
 // knowsRules refuses a write that puts rules in force which this program does not know.
-func (r *replica) knowsRules(write relay.Write) error {
-	if a, ok := write.(*relay.Activate); ok && a.Rules > r.knows {
-		return fmt.Errorf("it puts the rules %d of the log in force, which all nodes knew then, and this program knows the rules up to %d: start this node with a newer relay", a.Rules, r.knows)
+func (r *Replica) knowsRules(write relay.Write) error {
+	if a, ok := write.(*relay.Activate); ok && a.Rules > r.Knows {
+		return fmt.Errorf("it puts the rules %d of the log in force, which all nodes knew then, and this program knows the rules up to %d: start this node with a newer relay", a.Rules, r.Knows)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package db
+package replication
 
 import (
 	"encoding/binary"
@@ -30,17 +30,17 @@ func becomeCopy(w *engine.Store) (at file.Replica, err error) {
 func leaveSyncs(w *engine.Store) error { return w.C.Exec("PRAGMA synchronous = NORMAL") }
 
 // start reads the origins, and the nonces that still count.
-func (r *replica) start() error {
+func (r *Replica) start() error {
 	rows := r.w.C.Query("SELECT id, counter FROM origin")
 	for rows.Next() {
-		var from origin
+		var from Origin
 		copy(from[:], rows.Blob(0))
 		r.origins[from] = uint64(rows.Int(1))
 	}
 	if err := rows.Close(); err != nil {
 		return err
 	}
-	rows = r.w.C.Query("SELECT at, nonces FROM entry_nonce WHERE at >= ?", firstPart(r.file.At)*spentPart.Milliseconds())
+	rows = r.w.C.Query("SELECT at, nonces FROM entry_nonce WHERE at >= ?", firstPart(r.File.At)*spentPart.Milliseconds())
 	for rows.Next() {
 		r.spent.add(rows.Int(0), unpackNonces(rows.Blob(1)))
 	}
@@ -49,7 +49,7 @@ func (r *replica) start() error {
 
 // write writes the rows of the entries of the present transaction, besides those of their
 // writes.
-func (r *replica) write(t *engine.Tx) error {
+func (r *Replica) write(t *engine.Tx) error {
 	for _, e := range r.entries {
 		if len(e.nonces) > 0 {
 			if err := t.C.Exec("INSERT INTO entry_nonce (entry, at, nonces) VALUES (?, ?, ?)", int64(e.number), e.at, packNonces(e.nonces)); err != nil {
@@ -70,7 +70,7 @@ func (r *replica) write(t *engine.Tx) error {
 	}
 	n := &r.now
 	ours, err := t.C.Row(nil, "UPDATE replica SET version = ?, applied = ?, at = ?, last = ?, hash = ? WHERE id = 1 AND applied = ? AND hash = ? RETURNING 1",
-		n.Version, int64(n.Applied), n.At, int64(n.Last), int64(n.Hash), int64(r.file.Applied), int64(r.file.Hash))
+		n.Version, int64(n.Applied), n.At, int64(n.Last), int64(n.Hash), int64(r.File.Applied), int64(r.File.Hash))
 	if err == nil && !ours {
 		err = fmt.Errorf("%w: another process has changed its place in the log", sqlite.ErrDamaged)
 	}

@@ -1,4 +1,13 @@
-package db
+// Package replication makes a store a copy that follows a log of writes, which several nodes share.
+//
+// A write goes this way. The node that accepted it proposes it (Proposer): it appends an envelope
+// of writes to the log. Each node, this one too, gets the entries in the log's order (Follower) and
+// applies them (Replica). The accepting node then gives the outcome to the client. So a node decides
+// nothing by itself: the same entries make the same store, down to each position.
+//
+// The store knows it by engine.Log alone; a program brings it by db.Options.Log. FoundLog,
+// RefoundLog and LeaveLog change what the file of a stopped server follows.
+package replication
 
 import (
 	"context"
@@ -11,15 +20,15 @@ import (
 	"relay/db/relay"
 )
 
-// replication is the Log of a node: it brings writes into the log of a Following, and applies
+// Replication is the Log of a node: it brings writes into the log of a Following, and applies
 // its entries.
-type replication struct {
+type Replication struct {
 	following *Following
 	hooks     engine.Hooks
 	w         *engine.Store
-	replica   *replica
-	follow    *follower // hands the entries of the log over
-	propose   *proposer // brings writes into the log
+	Replica   *Replica
+	Follow    *Follower // hands the entries of the log over
+	Propose   *Proposer // brings writes into the log
 }
 
 // A Following says how a store follows a log.
@@ -58,40 +67,40 @@ func (f *Following) Follow(w *engine.Store, h engine.Hooks) (engine.Log, error) 
 			return nil, err
 		}
 	}
-	l := &replication{following: f, hooks: h, w: w}
+	l := &Replication{following: f, hooks: h, w: w}
 	engine.Add(w.Table, engine.Kind[*relay.Activate, engine.None]{Decide: l.activate, Silent: true})
-	if l.replica, err = newReplica(w, at); err != nil {
+	if l.Replica, err = newReplica(w, at); err != nil {
 		return nil, err
 	}
 	if err := leaveSyncs(w); err != nil {
 		return nil, err
 	}
 	w.Last, w.Ordered = at.Last, true
-	w.Add(l.replica)
-	w.Add(&activation{w: w, replica: l.replica, common: f.CommonRules})
-	l.propose = newProposer(w, f.Log, at.Log)
-	l.propose.refusal, l.propose.fresh = l.refusal, w.Opts.Fresh
-	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
-	l.follow = newFollower(l, f.Log, at.Applied)
+	w.Add(l.Replica)
+	w.Add(&activation{w: w, replica: l.Replica, common: f.CommonRules})
+	l.Propose = newProposer(w, f.Log, at.Log)
+	l.Propose.refusal, l.Propose.fresh = l.refusal, w.Opts.Fresh
+	l.Propose.rules = func() int64 { return l.Replica.place.Load().Version }
+	l.Follow = newFollower(l, f.Log, at.Applied)
 	return l, nil
 }
 
-func (l *replication) Enqueue(j engine.Job, of relay.MechaNumber) { l.propose.enqueue(j, of) }
-func (l *replication) Take() []engine.Op                          { return l.follow.take() }
-func (l *replication) Apply(ops []engine.Op)                      { l.follow.apply(ops) }
-func (l *replication) Time() int64                                { return l.replica.file.At }
-func (l *replication) Used(n relay.NonceHash) bool                { return l.replica.used(n) }
-func (l *replication) Waiting() (n int, oldest time.Time)         { return l.propose.waiting() }
-func (l *replication) Place() file.Place                          { return *l.replica.place.Load() }
+func (l *Replication) Enqueue(j engine.Job, of relay.MechaNumber) { l.Propose.enqueue(j, of) }
+func (l *Replication) Take() []engine.Op                          { return l.Follow.take() }
+func (l *Replication) Apply(ops []engine.Op)                      { l.Follow.apply(ops) }
+func (l *Replication) Time() int64                                { return l.Replica.File.At }
+func (l *Replication) Used(n relay.NonceHash) bool                { return l.Replica.used(n) }
+func (l *Replication) Waiting() (n int, oldest time.Time)         { return l.Propose.waiting() }
+func (l *Replication) Place() file.Place                          { return *l.Replica.place.Load() }
 
-func (l *replication) Start() {
-	go l.propose.run()
-	go l.follow.run()
+func (l *Replication) Start() {
+	go l.Propose.run()
+	go l.Follow.run()
 }
 
 // Stop also proposes the note of what was removed last.
-func (l *replication) Stop() {
-	moment, cancel := context.WithTimeout(context.Background(), l.propose.patience.closing)
+func (l *Replication) Stop() {
+	moment, cancel := context.WithTimeout(context.Background(), l.Propose.Patience.Closing)
 	defer cancel()
 	if l.w.Failed() != nil { // there will be no outcome
 		cancel()
@@ -102,35 +111,35 @@ func (l *replication) Stop() {
 	case <-settled:
 	case <-moment.Done():
 	}
-	l.propose.close(moment)
+	l.Propose.close(moment)
 	l.hooks.Unlisten()
-	l.follow.close()
+	l.Follow.close()
 }
 
 // Keeps is false also while this node cannot apply entries.
-func (l *replication) Keeps() bool {
+func (l *Replication) Keeps() bool {
 	return l.refusal() == nil && (l.following.Keeps == nil || l.following.Keeps())
 }
 
 // refusal is the error for a write that this node could not apply if the log had it; nil if it
 // could. Such a write must not come into the log, since its client would not learn its
 // outcome. Safe for concurrent use.
-func (l *replication) refusal() error {
+func (l *Replication) refusal() error {
 	if err := l.w.Failed(); err != nil {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
 	}
 	if l.w.Disk.Cramped.Load() {
 		return engine.ErrNoRoom(engine.ErrCramped)
 	}
-	if stuck := l.follow.stuck.Load(); stuck != nil {
+	if stuck := l.Follow.stuck.Load(); stuck != nil {
 		return *stuck
 	}
 	return nil
 }
 
-func (l *replication) Await(ctx context.Context, p relay.Position) error {
-	reach := &l.replica.reach
-	last, moved := reach.look()
+func (l *Replication) Await(ctx context.Context, p relay.Position) error {
+	reach := &l.Replica.Reach
+	last, moved := reach.Look()
 	if p <= last {
 		return nil
 	}
@@ -139,7 +148,7 @@ func (l *replication) Await(ctx context.Context, p relay.Position) error {
 	for p > last {
 		select {
 		case <-moved:
-			last, moved = reach.look()
+			last, moved = reach.Look()
 		case <-lag.C:
 			return engine.ErrNotCurrent("this node of the cluster does not have this message yet; ask another one")
 		case <-ctx.Done():

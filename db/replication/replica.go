@@ -1,4 +1,4 @@
-package db
+package replication
 
 import (
 	"hash/fnv"
@@ -12,26 +12,26 @@ import (
 	"relay/db/relay"
 )
 
-// replica is the room that keeps the place of the file in the log: in the same transaction
+// Replica is the room that keeps the place of the file in the log: in the same transaction
 // as the rows of the entries, so that each entry is applied once. Only the writer's
 // goroutine uses it.
-type replica struct {
+type Replica struct {
 	engine.Quiet
 	w       *engine.Store
-	file    file.Replica      // as committed
-	origins map[origin]uint64 // the last number of each, as committed
+	File    file.Replica      // as committed
+	origins map[Origin]uint64 // the last number of each, as committed
 	spent   spentNonces       // as committed
 
-	knows int64 // the newest rules that this program knows (newestRules)
+	Knows int64 // the newest rules that this program knows (newestRules)
 
 	place atomic.Pointer[file.Place] // as committed; others may load it
-	reach reach                      // as committed; others may look at it
+	Reach reach                      // as committed; others may look at it
 
 	now  file.Replica // with the entries of the present transaction
 	mark file.Place   // its Mark and MarkHash alone are used, with the entries of the present transaction
 	skip bool         // the present entry was applied before
 	// What the present transaction brings:
-	counters map[origin]uint64
+	counters map[Origin]uint64
 	nonces   map[relay.NonceHash]bool
 	entries  []entryNonces
 }
@@ -43,28 +43,28 @@ type entryNonces struct {
 	nonces []relay.NonceHash
 }
 
-func newReplica(w *engine.Store, at file.Replica) (*replica, error) {
-	r := &replica{w: w, knows: newestRules, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
-	r.reach.move(at.Last)
+func newReplica(w *engine.Store, at file.Replica) (*Replica, error) {
+	r := &Replica{w: w, Knows: newestRules, File: at, now: at, origins: map[Origin]uint64{}, spent: spentNonces{}, counters: map[Origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
+	r.Reach.move(at.Last)
 	r.publish()
 	return r, r.start()
 }
 
 // publish makes the committed place known to other goroutines.
-func (r *replica) publish() {
-	r.place.Store(&file.Place{Log: r.file.Log, Version: r.file.Version, Knows: r.knows, Applied: r.file.Applied, Hash: r.file.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
+func (r *Replica) publish() {
+	r.place.Store(&file.Place{Log: r.File.Log, Version: r.File.Version, Knows: r.Knows, Applied: r.File.Applied, Hash: r.File.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
 }
 
 // passed notes the mark, if all writes of the last entry so far are in the hash and its
 // number is that of a mark.
-func (r *replica) passed() {
+func (r *Replica) passed() {
 	if r.now.Applied%MarkEvery == 0 && r.now.Applied > 0 {
 		r.mark.Mark, r.mark.MarkHash = r.now.Applied, r.now.Hash
 	}
 }
 
-func (r *replica) Begin(*engine.Tx) {
-	r.now, r.mark, r.skip = r.file, *r.place.Load(), false
+func (r *Replica) Begin(*engine.Tx) {
+	r.now, r.mark, r.skip = r.File, *r.place.Load(), false
 	clear(r.counters)
 	clear(r.nonces)
 	r.entries = r.entries[:0]
@@ -72,7 +72,7 @@ func (r *replica) Begin(*engine.Tx) {
 
 // entry begins an entry. Its time is that of the log, in whole milliseconds; if that falls,
 // it is the time of the entry before.
-func (r *replica) entry(number uint64, at time.Time, from origin, counter uint64) {
+func (r *Replica) entry(number uint64, at time.Time, from Origin, counter uint64) {
 	r.passed()
 	r.now.Applied, r.now.At = number, max(r.now.At, at.UnixMilli())
 	r.mix(number + uint64(r.now.Version-1)<<48) // copies that apply it by different rules differ
@@ -87,17 +87,17 @@ func (r *replica) entry(number uint64, at time.Time, from origin, counter uint64
 }
 
 // time is the time of the present entry.
-func (r *replica) time() time.Time { return relay.UnixMilli(r.now.At) }
+func (r *Replica) time() time.Time { return relay.UnixMilli(r.now.At) }
 
 // used tells whether a write in the log had this nonce, by the time of the present entry.
 // Without a log it is false, because the edge has refused the nonce then.
-func (r *replica) used(n relay.NonceHash) bool {
+func (r *Replica) used(n relay.NonceHash) bool {
 	return r != nil && n != 0 && (r.nonces[n] || r.spent.has(n, r.now.At))
 }
 
 // wrote notes the outcome of a write of the present entry. Also a refused write spends its
 // nonce.
-func (r *replica) wrote(n relay.NonceHash, err error, last relay.Position) {
+func (r *Replica) wrote(n relay.NonceHash, err error, last relay.Position) {
 	if n != 0 && !r.used(n) {
 		r.nonces[n] = true
 		e := &r.entries[len(r.entries)-1]
@@ -112,38 +112,38 @@ func (r *replica) wrote(n relay.NonceHash, err error, last relay.Position) {
 }
 
 // mix takes a number into the hash.
-func (r *replica) mix(n uint64) {
+func (r *Replica) mix(n uint64) {
 	h := (r.now.Hash ^ n) * 0x9e3779b97f4a7c15
 	r.now.Hash = h ^ h>>32
 }
 
 // Board writes the place, if the transaction has entries.
-func (r *replica) Board(t *engine.Tx) error {
-	if r.now.Applied == r.file.Applied {
+func (r *Replica) Board(t *engine.Tx) error {
+	if r.now.Applied == r.File.Applied {
 		return nil
 	}
 	r.now.Last = t.Last
 	return r.write(t)
 }
 
-func (r *replica) Arrived(*engine.Tx) {
-	if r.now.Applied == r.file.Applied {
+func (r *Replica) Arrived(*engine.Tx) {
+	if r.now.Applied == r.File.Applied {
 		return
 	}
-	if r.now.Version > r.file.Version {
+	if r.now.Version > r.File.Version {
 		r.w.Opts.Logger.Info("newer rules of the log are in force", "rules", r.now.Version, "entry", r.now.Applied)
 	}
-	r.file = r.now
+	r.File = r.now
 	for from, counter := range r.counters {
 		r.origins[from] = counter
 	}
 	for _, e := range r.entries {
 		r.spent.add(e.at, e.nonces)
 	}
-	r.spent.forget(r.file.At)
+	r.spent.forget(r.File.At)
 	r.passed()
 	r.publish()
-	r.reach.move(r.file.Last)
+	r.Reach.move(r.File.Last)
 }
 
 // spentNonces has the nonces of the writes in the log, by parts of the log's time. Which of
@@ -204,12 +204,12 @@ func (s spentNonces) forget(now int64) {
 }
 
 // inOrder gives the origins of the present transaction in an order of their own.
-func (r *replica) inOrder() []origin {
-	all := make([]origin, 0, len(r.counters))
+func (r *Replica) inOrder() []Origin {
+	all := make([]Origin, 0, len(r.counters))
 	for from := range r.counters {
 		all = append(all, from)
 	}
-	slices.SortFunc(all, func(a, b origin) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(all, func(a, b Origin) int { return slices.Compare(a[:], b[:]) })
 	return all
 }
 
@@ -231,8 +231,8 @@ func (r *reach) move(to relay.Position) {
 	}
 }
 
-// look gives the position, and a channel that is closed when it grows.
-func (r *reach) look() (last relay.Position, moved <-chan struct{}) {
+// Look gives the position, and a channel that is closed when it grows.
+func (r *reach) Look() (last relay.Position, moved <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.moved == nil {

@@ -1,4 +1,4 @@
-package db
+package replication
 
 import (
 	"context"
@@ -12,18 +12,18 @@ import (
 	"relay/db/relay"
 )
 
-// A proposer brings this node's writes into the log. It hands the log one envelope at a time,
+// A Proposer brings this node's writes into the log. It hands the log one envelope at a time,
 // again if need be, until the log has it: so the writes of a node keep their order. The writes
 // that come meanwhile wait for the next envelope. The jobs of an envelope end when the follower
 // meets it among the entries, and has applied it. Until then the envelope is under way. If too
 // many are, the proposer seals no further one, and the writes wait in its queue, whose places
 // are bounded and shared out.
-type proposer struct {
+type Proposer struct {
 	w        *engine.Store
 	log      Log
 	logID    file.LogID
-	origin   origin
-	patience patience
+	Origin   Origin
+	Patience Patience
 	refusal  func() error  // why this node could not apply a write; nil: it could
 	fresh    func() bool   // Options.Fresh; nil: true
 	rules    func() int64  // those in force; nil: any
@@ -44,28 +44,28 @@ type proposer struct {
 // No envelope follows while so many are under way, or envelopes of so many bytes. It is enough
 // to keep a writer busy that takes them in a few transactions.
 const (
-	mostFlights = 16
+	MostFlights = 16
 	mostAloft   = 2 * maxEnvelope
 )
 
-// patience says how long a proposer waits for what.
-type patience struct {
-	queued  time.Duration // a write, to be proposed; then nothing was written
-	flight  time.Duration // an envelope, to be met; then its outcome is unknown
-	again   time.Duration // the first pause before an envelope is sent again; each further one is twice as long
-	most    time.Duration // the longest such pause
-	look    time.Duration // how often a proposer looks for what has waited too long
-	closing time.Duration // all outcomes, when the store closes
+// Patience says how long a proposer waits for what.
+type Patience struct {
+	Queued  time.Duration // a write, to be proposed; then nothing was written
+	Flight  time.Duration // an envelope, to be met; then its outcome is unknown
+	Again   time.Duration // the first pause before an envelope is sent again; each further one is twice as long
+	Most    time.Duration // the longest such pause
+	Look    time.Duration // how often a proposer looks for what has waited too long
+	Closing time.Duration // all outcomes, when the store closes
 }
 
-var usualPatience = patience{queued: 10 * time.Second, flight: 30 * time.Second, again: 50 * time.Millisecond, most: time.Second,
-	look: 250 * time.Millisecond, closing: 5 * time.Second}
+var usualPatience = Patience{Queued: 10 * time.Second, Flight: 30 * time.Second, Again: 50 * time.Millisecond, Most: time.Second,
+	Look: 250 * time.Millisecond, Closing: 5 * time.Second}
 
-// mostForm is how many bytes of form a write may have that goes through a log.
-const mostForm = maxEnvelope - 2*goodEnvelope
+// MostForm is how many bytes of form a write may have that goes through a log.
+const MostForm = maxEnvelope - 2*goodEnvelope
 
 func errTooLong() error {
-	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", mostForm)
+	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", MostForm)
 }
 
 // proposal is a job in the queue of a proposer.
@@ -83,17 +83,17 @@ type flight struct {
 	met     chan struct{} // closed when the follower has met it
 }
 
-func newProposer(w *engine.Store, log Log, id file.LogID) *proposer {
-	p := &proposer{w: w, log: log, logID: id, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
+func newProposer(w *engine.Store, log Log, id file.LogID) *Proposer {
+	p := &Proposer{w: w, log: log, logID: id, Patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
 		queue: engine.NewQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
-	rand.Read(p.origin[:]) // never fails (crypto/rand)
+	rand.Read(p.Origin[:]) // never fails (crypto/rand)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // enqueue queues the job of a write for the log. If the queue takes no more, or this node
 // has no room for the write, enqueue calls finish itself. Safe for concurrent use.
-func (p *proposer) enqueue(j engine.Job, of relay.MechaNumber) {
+func (p *Proposer) enqueue(j engine.Job, of relay.MechaNumber) {
 	if err := p.add(j, of); err != nil {
 		j.Finish(err)
 		return
@@ -101,7 +101,7 @@ func (p *proposer) enqueue(j engine.Job, of relay.MechaNumber) {
 	p.signal()
 }
 
-func (p *proposer) add(j engine.Job, of relay.MechaNumber) error {
+func (p *Proposer) add(j engine.Job, of relay.MechaNumber) error {
 	if m, ok := j.Shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
 		return engine.ErrDiskFull()
 	}
@@ -113,10 +113,10 @@ func (p *proposer) add(j engine.Job, of relay.MechaNumber) error {
 	if p.shut {
 		return readers.ErrShuttingDown()
 	}
-	return p.queue.Add(of, j.Size(), engine.Op{Job: &proposal{j, time.Now().Add(p.patience.queued)}})
+	return p.queue.Add(of, j.Size(), engine.Op{Job: &proposal{j, time.Now().Add(p.Patience.Queued)}})
 }
 
-func (p *proposer) signal() {
+func (p *Proposer) signal() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -124,9 +124,9 @@ func (p *proposer) signal() {
 }
 
 // run is the proposer's goroutine.
-func (p *proposer) run() {
+func (p *Proposer) run() {
 	defer close(p.ended)
-	tick := time.NewTicker(p.patience.look)
+	tick := time.NewTicker(p.Patience.Look)
 	defer tick.Stop()
 	for {
 		batch, shut := p.take()
@@ -158,29 +158,29 @@ func (p *proposer) run() {
 
 // take takes the writes of the next envelope. It takes none while too many are under way or
 // this node is cut off, unless all are to be refused. shut says that no more will come.
-func (p *proposer) take() (batch []engine.Op, shut bool) {
+func (p *Proposer) take() (batch []engine.Op, shut bool) {
 	cut := p.fresh != nil && !p.fresh()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {
+	if (len(p.flights) >= MostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {
 		return nil, false
 	}
 	return p.queue.Take(), p.shut
 }
 
-func (p *proposer) reuse(batch []engine.Op) {
+func (p *Proposer) reuse(batch []engine.Op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.Reuse(batch)
 }
 
 // seal makes an envelope of a batch. f is nil if no write is left that the log can take.
-func (p *proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
-	f = &flight{counter: p.counter + 1, until: time.Now().Add(p.patience.flight), met: make(chan struct{})}
+func (p *Proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
+	f = &flight{counter: p.counter + 1, until: time.Now().Add(p.Patience.Flight), met: make(chan struct{})}
 	var body, form []byte
 	for _, o := range batch {
 		j := o.Job.(*proposal).Job
-		if form = relay.AppendWrite(form[:0], j.Shared()); len(form) > mostForm {
+		if form = relay.AppendWrite(form[:0], j.Shared()); len(form) > MostForm {
 			p.w.FinishLater(j, errTooLong())
 			continue
 		}
@@ -189,13 +189,13 @@ func (p *proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
 			continue
 		}
 		f.jobs = append(f.jobs, j)
-		body = appendToEnvelope(body, form)
+		body = AppendToEnvelope(body, form)
 	}
 	if len(f.jobs) == 0 {
 		return nil, nil
 	}
 	p.counter++
-	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.logID, p.origin, f.counter, len(f.jobs))
+	head := AppendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.logID, p.Origin, f.counter, len(f.jobs))
 	envelope = append(head, body...)
 	f.bytes = len(envelope)
 	p.mu.Lock()
@@ -207,13 +207,13 @@ func (p *proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
 
 // send hands an envelope to the log, again and again, until the log has taken it or the
 // follower has met it. If that takes too long, or the store closes, send gives it up.
-func (p *proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
+func (p *Proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
 	ctx, cancel := context.WithDeadline(p.closing, f.until)
 	defer cancel()
-	for pause := p.patience.again; ; pause = min(2*pause, p.patience.most) {
+	for pause := p.Patience.Again; ; pause = min(2*pause, p.Patience.Most) {
 		if err := p.append(ctx, f, envelope, tick); err == nil {
 			return
-		} else if ctx.Err() == nil && pause == p.patience.again { // once for each envelope
+		} else if ctx.Err() == nil && pause == p.Patience.Again { // once for each envelope
 			p.w.Opts.Logger.Warn("the log does not take writes just now", "error", err)
 		}
 		again := time.After(pause)
@@ -235,11 +235,11 @@ func (p *proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
 
 // append hands an envelope to the log once, and waits for the log or the follower. Meanwhile
 // it looks for what has waited too long.
-func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick <-chan time.Time) error {
+func (p *Proposer) append(ctx context.Context, f *flight, envelope []byte, tick <-chan time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- p.log.Append(ctx, p.origin.id(f.counter), envelope) }()
+	go func() { done <- p.log.Append(ctx, p.Origin.ID(f.counter), envelope) }()
 	for {
 		select {
 		case err := <-done:
@@ -256,7 +256,7 @@ func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 
 // look ends what has waited too long: writes that were not proposed, and envelopes that were
 // not met. After the store has failed it ends all, because no envelope is met any more.
-func (p *proposer) look(now time.Time) {
+func (p *Proposer) look(now time.Time) {
 	refusal, failed := p.refusal(), p.w.Failed() != nil
 	p.mu.Lock()
 	late := p.queue.Remove(func(o engine.Op) bool { return refusal != nil || now.After(o.Job.(*proposal).until) })
@@ -278,7 +278,7 @@ func (p *proposer) look(now time.Time) {
 	p.refuse(late, refusal)
 }
 
-func (p *proposer) refuse(batch []engine.Op, err error) {
+func (p *Proposer) refuse(batch []engine.Op, err error) {
 	for _, o := range batch {
 		p.w.FinishLater(o.Job.(*proposal).Job, err)
 	}
@@ -286,7 +286,7 @@ func (p *proposer) refuse(batch []engine.Op, err error) {
 
 // giveUp ends the jobs of an envelope, unless the follower has met it. Their outcome is
 // unknown: the log may have the envelope, or get it yet.
-func (p *proposer) giveUp(f *flight) {
+func (p *Proposer) giveUp(f *flight) {
 	for _, j := range p.land(f.counter) {
 		p.w.FinishLater(j, engine.ErrUnknown("the log did not say in time whether it has taken the request", nil))
 	}
@@ -294,15 +294,15 @@ func (p *proposer) giveUp(f *flight) {
 
 // claim gives the jobs that wait for an envelope, nil if none do, and hands them over to the
 // caller. The follower calls it.
-func (p *proposer) claim(e envelope) []engine.Job {
-	if e.origin != p.origin {
+func (p *Proposer) claim(e Envelope) []engine.Job {
+	if e.Origin != p.Origin {
 		return nil
 	}
-	return p.land(e.counter)
+	return p.land(e.Counter)
 }
 
 // land ends a flight, and gives its jobs. Each flight is ended once.
-func (p *proposer) land(counter uint64) []engine.Job {
+func (p *Proposer) land(counter uint64) []engine.Job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.flights[counter]
@@ -318,7 +318,7 @@ func (p *proposer) land(counter uint64) []engine.Job {
 }
 
 // sayDrained closes drained if nothing waits. The caller has the lock.
-func (p *proposer) sayDrained() {
+func (p *Proposer) sayDrained() {
 	if !p.shut || len(p.queue.Items()) > 0 || len(p.flights) > 0 {
 		return
 	}
@@ -332,7 +332,7 @@ func (p *proposer) sayDrained() {
 // close refuses further writes. It proposes those that wait, and waits for the outcomes of
 // all, until moment ends: then those that were not proposed are refused, and the outcome of
 // the others is unknown. The writer ends their jobs. It is called once.
-func (p *proposer) close(moment context.Context) {
+func (p *Proposer) close(moment context.Context) {
 	p.mu.Lock()
 	p.shut = true
 	p.mu.Unlock()
@@ -364,7 +364,7 @@ func (p *proposer) close(moment context.Context) {
 
 // waiting tells how many writes wait to be proposed, and the time of the oldest; zero if none
 // does. Safe for concurrent use.
-func (p *proposer) waiting() (n int, oldest time.Time) {
+func (p *Proposer) waiting() (n int, oldest time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n = len(p.queue.Items()); n > 0 {

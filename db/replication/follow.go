@@ -1,4 +1,4 @@
-package db
+package replication
 
 import (
 	"context"
@@ -12,22 +12,22 @@ import (
 	"relay/db/relay"
 )
 
-// follower takes the entries of a log to the writer, which applies them.
-type follower struct {
-	*replication
+// Follower takes the entries of a log to the writer, which applies them.
+type Follower struct {
+	*Replication
 	log     Log
 	stop    context.CancelFunc
 	ctx     context.Context
 	ended   chan struct{}
-	entries chan []LogEntry // the writer's goroutine receives them
-	next    uint64          // the number of the next entry; only run uses it
-	again   time.Duration   // the pause after Follow has ended by an error
-	lost    bool            // that the log cannot be followed is logged; only run uses it
-	most    int             // ops in a transaction
+	entries chan []Entry  // the writer's goroutine receives them
+	next    uint64        // the number of the next entry; only run uses it
+	Again   time.Duration // the pause after Follow has ended by an error
+	lost    bool          // that the log cannot be followed is logged; only run uses it
+	Most    int           // ops in a transaction
 
 	// Only the writer's goroutine uses the fields below.
 
-	waiting []LogEntry  // received, and not in batch
+	waiting []Entry     // received, and not in batch
 	batch   []engine.Op // the ops of the entries that are applied next
 	retry   time.Time   // not before this, because this machine could not apply batch; zero: it could
 
@@ -40,17 +40,17 @@ const (
 	applyAgain   = engine.TasksEvery      // the pause after entries that could not be applied
 )
 
-func newFollower(l *replication, log Log, applied uint64) *follower {
-	f := &follower{replication: l, log: log, next: applied + 1, again: followAgain, most: engine.MaxBatch, ended: make(chan struct{}), entries: make(chan []LogEntry, entriesAhead)}
+func newFollower(l *Replication, log Log, applied uint64) *Follower {
+	f := &Follower{Replication: l, log: log, next: applied + 1, Again: followAgain, Most: engine.MaxBatch, ended: make(chan struct{}), entries: make(chan []Entry, entriesAhead)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
 
 // run follows the log until close.
-func (f *follower) run() {
+func (f *Follower) run() {
 	defer close(f.ended)
 	for f.ctx.Err() == nil {
-		err := f.log.Follow(f.ctx, f.next-1, f.deliver)
+		err := f.log.Follow(f.ctx, f.next-1, f.Deliver)
 		switch {
 		case f.ctx.Err() != nil:
 			return
@@ -63,21 +63,21 @@ func (f *follower) run() {
 			f.w.Opts.Logger.Warn("the log cannot be followed just now", "after", f.next-1, "error", err)
 		}
 		select {
-		case <-time.After(f.again):
+		case <-time.After(f.Again):
 		case <-f.ctx.Done():
 		}
 	}
 }
 
 // close ends run. Entries that the writer has not applied are applied after the next start.
-func (f *follower) close() {
+func (f *Follower) close() {
 	f.stop()
 	<-f.ended
 }
 
-// deliver hands entries to the writer, and waits while the writer has enough of them. It
+// Deliver hands entries to the writer, and waits while the writer has enough of them. It
 // leaves out those that the writer has already. Error: a gap.
-func (f *follower) deliver(entries []LogEntry) error {
+func (f *Follower) Deliver(entries []Entry) error {
 	for len(entries) > 0 && entries[0].Number < f.next {
 		entries = entries[1:]
 	}
@@ -107,12 +107,12 @@ func (f *follower) deliver(entries []LogEntry) error {
 // this machine cannot apply them for now. At an entry that cannot be read the store stops,
 // once all entries before it are applied: so all copies stop at the same one. Only the
 // writer's goroutine may call it.
-func (f *follower) take() []engine.Op {
+func (f *Follower) take() []engine.Op {
 	if f.w.Failed() != nil || time.Now().Before(f.retry) {
 		return nil
 	}
 	bytes := 0
-	for len(f.batch) < f.most && bytes < engine.MaxBatchBytes && f.receive() {
+	for len(f.batch) < f.Most && bytes < engine.MaxBatchBytes && f.receive() {
 		e := f.waiting[0]
 		ops, err := f.opsOf(e)
 		switch {
@@ -130,7 +130,7 @@ func (f *follower) take() []engine.Op {
 }
 
 // receive tells whether an entry is waiting.
-func (f *follower) receive() bool {
+func (f *Follower) receive() bool {
 	if len(f.waiting) > 0 {
 		return true
 	}
@@ -144,23 +144,23 @@ func (f *follower) receive() bool {
 
 // opsOf makes the ops of an entry: one that begins it, and one for each write. Those of an
 // envelope of this node finish the jobs that wait for it.
-func (f *follower) opsOf(e LogEntry) ([]engine.Op, error) {
-	env, err := readEnvelope(e.Data)
+func (f *Follower) opsOf(e Entry) ([]engine.Op, error) {
+	env, err := ReadEnvelope(e.Data)
 	if err != nil {
 		return nil, err
 	}
-	if env.log != f.replica.file.Log {
-		return nil, errOtherLog
+	if env.Log != f.Replica.File.Log {
+		return nil, ErrOtherLog
 	}
-	for _, write := range env.writes {
-		if err := f.replica.knowsRules(write); err != nil {
+	for _, write := range env.Writes {
+		if err := f.Replica.knowsRules(write); err != nil {
 			return nil, err
 		}
 	}
-	waiting := f.propose.claim(env)
-	ops := make([]engine.Op, 0, 1+len(env.writes))
-	ops = append(ops, engine.Op{Job: &entryStart{f.replica, e, env.origin, env.counter}})
-	for i, write := range env.writes {
+	waiting := f.Propose.claim(env)
+	ops := make([]engine.Op, 0, 1+len(env.Writes))
+	ops = append(ops, engine.Op{Job: &entryStart{f.Replica, e, env.Origin, env.Counter}})
+	for i, write := range env.Writes {
 		var j engine.Job
 		if waiting != nil {
 			j = waiting[i]
@@ -169,7 +169,7 @@ func (f *follower) opsOf(e LogEntry) ([]engine.Op, error) {
 			return nil, err
 		}
 		_, nonce := f.w.Table.Caller(write)
-		ops = append(ops, engine.Op{Job: &entryWrite{Job: j, replica: f.replica, nonce: nonce}})
+		ops = append(ops, engine.Op{Job: &entryWrite{Job: j, replica: f.Replica, nonce: nonce}})
 	}
 	return ops, nil
 }
@@ -185,9 +185,9 @@ type follows interface {
 
 // entryStart is the op that begins an entry.
 type entryStart struct {
-	replica *replica
-	entry   LogEntry
-	origin  origin
+	replica *Replica
+	entry   Entry
+	origin  Origin
 	counter uint64
 }
 
@@ -203,7 +203,7 @@ func (e *entryStart) Shared() relay.Write { return nil }
 // entryWrite is the op of a write in an entry. It has the time of the entry.
 type entryWrite struct {
 	engine.Job
-	replica *replica
+	replica *Replica
 	nonce   relay.NonceHash
 }
 
@@ -227,13 +227,13 @@ func (e *entryWrite) Apply(t *engine.Tx) (err error) {
 // this machine has no room, or another process has the lock, apply keeps the ops for
 // later, and until then this node takes no writes for the log. After any other fault of the
 // machine the store stops.
-func (f *follower) apply(ops []engine.Op) {
+func (f *Follower) apply(ops []engine.Op) {
 	w := f.w
 	err := w.Transact(ops)
 	switch {
 	case err == nil:
 		if !f.retry.IsZero() {
-			w.Opts.Logger.Info("entries of the log are applied again", "upto", f.replica.file.Applied)
+			w.Opts.Logger.Info("entries of the log are applied again", "upto", f.Replica.File.Applied)
 			f.retry = time.Time{}
 			f.stuck.Store(nil)
 		}
@@ -262,7 +262,7 @@ func mayPass(err error) bool {
 }
 
 // detach tells those who wait for the batch that its outcome is unknown: it may take long.
-func (f *follower) detach() {
+func (f *Follower) detach() {
 	for i := range f.batch {
 		e, ok := f.batch[i].Job.(*entryWrite)
 		if !ok {
