@@ -2,7 +2,7 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"core", "lines of the core", 51000},
+	{"core", "lines of the core", 46000},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/bench", "long lines", 50},
 	{"cmd/conformance", "long lines", 70},
@@ -11,7 +11,7 @@ var debts = []size{
 	{"cmd/metrics", "long lines", 20},
 	{"cmd/setup", "long lines", 10},
 	{"contrib/sbom", "long lines", 10},
-	{"db", "long lines", 40},
+	{"db", "long lines", 20},
 	{"db/admin", "long lines", 10},
 	{"db/cluster", "long lines", 30},
 	{"db/file", "long lines", 90},

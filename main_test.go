@@ -14,7 +14,7 @@ type row struct{ dir, ours, unseen string }
 // below it here. The rows of a ring are in its folder, in house.txt.
 var house = []row{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/cluster cmd/internal/about cmd/internal/cli cmd/internal/look cmd/internal/operate cmd/internal/serve cmd/internal/show cmd/internal/system", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/internal/about cmd/internal/cli cmd/internal/look cmd/internal/operate cmd/internal/serve cmd/internal/show cmd/internal/system", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/relaytest", "cmd/internal/cli cmd/internal/serve db db/scratch", "modernc.org database/sql github.com net"}, // imported by tests alone
 	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/look db/relay http",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
@@ -22,8 +22,7 @@ var house = []row{
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/about", "cmd/internal/cli db db/look db/relay http http/docs",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
-	{"cmd/internal/serve", "cmd/cluster cmd/internal/cli cmd/internal/system http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
-	{"cmd/cluster", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/admin db/cluster db/file", "modernc.org database/sql net github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
+	{"cmd/internal/serve", "cmd/internal/cli cmd/internal/system http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/remote", "cmd/internal/cli http/client db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/cli", "cmd/internal/show cmd/internal/system db db/file db/look db/relay", "modernc.org database net/http github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},
@@ -35,7 +34,6 @@ var house = []row{
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
-	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
 	{"db", "db/admin db/file db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/platform db/internal/progress db/internal/readers db/internal/replays db/internal/retention db/internal/sending db/internal/sqlite db/learning db/lock db/look db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/look", "db/file db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/platform db/internal/progress db/internal/readers db/internal/retention db/internal/sqlite db/lock db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/retention", "db/file db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/names db/internal/progress db/internal/replays db/internal/sending db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
@@ -47,7 +45,7 @@ var house = []row{
 	{"db/internal/replays", "db/internal/engine db/internal/readers db/internal/sqlite db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/mailbox", "db/internal/engine db/internal/late db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/dictionary", "db/cache db/internal/engine db/internal/names db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
-	{"db/internal/engine", "db/file db/internal/late db/internal/names db/internal/platform db/internal/readers db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db/internal/engine", "db/file db/internal/names db/internal/platform db/internal/readers db/internal/sqlite db/measure db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/names", "db/cache db/internal/late db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/admin", "db/file db/lock db/relay", "net/http github.com golang.org modernc.org database"},
 	{"db/file", "db/internal/platform db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"relay/cmd/cluster"
 	"relay/cmd/internal/about"
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/look"
@@ -61,7 +60,6 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	}
 	a.Assemble(root, []cli.Command{
 		{Group: "server", Make: serve.Command},
-		{Group: "operating", Make: cluster.Command},
 	},
 		operate.Commands,
 		look.Commands,

@@ -16,6 +16,7 @@ import (
 	_ "relay/cmd/agent"
 	_ "relay/cmd/bench/ring"
 	_ "relay/cmd/clients"
+	_ "relay/cmd/cluster" // with db/cluster db/replication http/documents_log_test.go
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/console" // with http/console db/look/survey
 	_ "relay/cmd/demo"

@@ -4,13 +4,12 @@
 //
 // Here is the cluster file as a person makes and changes it, the folder of a node's part
 // of the log, and how a database comes into a cluster and leaves it. Who serves a store
-// calls Join before it opens the store, and keeps to the order of Node.
+// joins a cluster before it opens the store, and keeps to the order of serve.Node.
 package cluster
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,42 +17,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/serve"
 	"relay/cmd/internal/system"
-	"relay/db"
 	"relay/db/replication"
 )
 
 // A member is a node of a cluster as a person names it.
 type member struct{ name, addr string }
 
-// A Node is a running node of a cluster, on which a store is opened. A program that is
-// built without clusters has none (none.go).
-type Node interface {
-	// Configure sets what a store needs to follow the log of the cluster.
-	Configure(*db.Options)
-	// Attach gives the node its store.
-	Attach(*db.DB)
-	// Reload reads the cluster file again, which may have other members now.
-	Reload() error
-	// Close stops the node, after the store.
-	Close() error
-}
-
-// Config is what a node needs: the cluster file, its own name in it, and the database that
-// the node keeps. Fatal is called if the process must end.
-type Config struct {
-	File, Name string
-	DB, Schema string
-	Log        *slog.Logger
-	Fatal      func(error)
+// config is what a node needs: the cluster file, its own name in it, and what the server that
+// is about to open the store says.
+type config struct {
+	serve.Joining
+	file, name string
 }
 
 const defaultFile = "relay.cluster"
 
 type app struct{ *cli.App }
 
-// Command makes relay cluster.
-func Command(of *cli.App) *cobra.Command {
+// newCommand makes relay cluster.
+func newCommand(of *cli.App) *cobra.Command {
 	a := &app{of}
 	cmd := &cobra.Command{
 		Use:   "cluster",
@@ -311,7 +295,8 @@ func (a *app) renew(path string) error {
 		return err
 	}
 	// Each step can be done again, after a kill in the middle.
-	if _, err := replication.RefoundLog(a.DBPath, a.Schema, a.Actor(), "in the place of one that could not go on"); err != nil {
+	if _, err := replication.RefoundLog(a.DBPath, a.Schema, a.Actor(),
+		"in the place of one that could not go on"); err != nil {
 		return system.Denied(a.DBPath, true, err)
 	}
 	if err := write(); err != nil {

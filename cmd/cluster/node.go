@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
@@ -74,16 +75,16 @@ func renewedFile(path string) (write func() error, err error) {
 	return func() error { return f.Write(path) }, nil
 }
 
-// joined is a Node.
+// joined is a serve.Node.
 type joined struct {
 	*cluster.Node
 	path string // of the cluster file
 }
 
-// Join starts the node that c names. If there is no database, it gets a copy of that of
+// join starts the node that c names. If there is no database, it gets a copy of that of
 // another node. The end of ctx ends its waiting for other nodes.
-func Join(ctx context.Context, c Config) (Node, error) {
-	f, err := cluster.ReadFile(c.File)
+func join(ctx context.Context, c config) (serve.Node, error) {
+	f, err := cluster.ReadFile(c.file)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func Join(ctx context.Context, c Config) (Node, error) {
 		return nil, err
 	}
 	n, err := cluster.Start(ctx, cluster.Config{
-		File: f, Node: c.Name, Dir: folder, Version: cli.BuildVersion().Version, Logger: c.Log, Fatal: c.Fatal,
+		File: f, Node: c.name, Dir: folder, Version: cli.BuildVersion().Version, Logger: c.Log, Fatal: c.Fatal,
 		Snapshot: func(ctx context.Context, to string) error {
 			_, err := file.Backup(ctx, file.BackupOptions{From: c.DB, To: to, Schema: c.Schema})
 			return err
@@ -111,7 +112,7 @@ func Join(ctx context.Context, c Config) (Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return joined{n, c.File}, nil
+	return joined{n, c.file}, nil
 }
 
 // mustBeOfCluster refuses a plain database. missing tells that there is none.

@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"errors"
+
+	"relay/cmd/internal/serve"
 )
 
 // errNoClusters is what this program says to all that needs a cluster.
@@ -16,5 +18,5 @@ func addToFile(string, member) error           { return errNoClusters }
 func removeFromFile(string, string) error      { return errNoClusters }
 func renewedFile(string) (func() error, error) { return nil, errNoClusters }
 
-// Join says that there are no clusters here.
-func Join(context.Context, Config) (Node, error) { return nil, errNoClusters }
+// join says that there are no clusters here.
+func join(context.Context, config) (serve.Node, error) { return nil, errNoClusters }

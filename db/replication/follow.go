@@ -41,7 +41,8 @@ const (
 )
 
 func newFollower(l *Replication, log Log, applied uint64) *Follower {
-	f := &Follower{Replication: l, log: log, next: applied + 1, Again: followAgain, Most: engine.MaxBatch, ended: make(chan struct{}), entries: make(chan []Entry, entriesAhead)}
+	f := &Follower{Replication: l, log: log, next: applied + 1, Again: followAgain, Most: engine.MaxBatch,
+		ended: make(chan struct{}), entries: make(chan []Entry, entriesAhead)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -214,7 +215,8 @@ func (e *entryWrite) Apply(t *engine.Tx) (err error) {
 	}
 	write := e.Shared()
 	relay.SetTime(write, r.time())
-	if _, isSend := write.(*relay.SendMessage); !isSend && r.used(e.nonce) { // a message looks at its Idempotency-Key first
+	// a message looks at its Idempotency-Key first
+	if _, isSend := write.(*relay.SendMessage); !isSend && r.used(e.nonce) {
 		err = engine.ErrNonceReused()
 	} else if err = e.Job.Apply(t); err != nil && relay.ErrorCode(err) == relay.Internal {
 		return err

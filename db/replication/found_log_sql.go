@@ -87,7 +87,8 @@ func errPlain(path string) error { return fmt.Errorf("%s %w", path, ErrPlain) }
 func leaveLog(c *sqlite.Conn) error {
 	for _, statement := range []string{
 		"UPDATE setting SET value = max(value, (SELECT last FROM replica)) WHERE name = 'last_position'",
-		"UPDATE setting SET value = randomblob(16) WHERE name = 'start'", // the ring of nonces, which has another mark, then counts as one that lacks some
+		// the ring of nonces, which has another mark, then counts as one that lacks some
+		"UPDATE setting SET value = randomblob(16) WHERE name = 'start'",
 		"DELETE FROM nonce_page",
 		"DELETE FROM entry_nonce", "DELETE FROM origin", "DELETE FROM replica",
 	} {
@@ -142,5 +143,6 @@ func foundLog(c *sqlite.Conn) (at file.Replica, err error) {
 	if at.Last, err = file.LastPosition(c); err != nil {
 		return at, err
 	}
-	return at, c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)", at.Log[:], at.Version, int64(at.Last))
+	return at, c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)",
+		at.Log[:], at.Version, int64(at.Last))
 }

@@ -58,14 +58,15 @@ type Patience struct {
 	Closing time.Duration // all outcomes, when the store closes
 }
 
-var usualPatience = Patience{Queued: 10 * time.Second, Flight: 30 * time.Second, Again: 50 * time.Millisecond, Most: time.Second,
-	Look: 250 * time.Millisecond, Closing: 5 * time.Second}
+var usualPatience = Patience{Queued: 10 * time.Second, Flight: 30 * time.Second, Again: 50 * time.Millisecond,
+	Most: time.Second, Look: 250 * time.Millisecond, Closing: 5 * time.Second}
 
 // MostForm is how many bytes of form a write may have that goes through a log.
 const MostForm = maxEnvelope - 2*goodEnvelope
 
 func errTooLong() error {
-	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", MostForm)
+	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have",
+		MostForm)
 }
 
 // proposal is a job in the queue of a proposer.
@@ -84,8 +85,9 @@ type flight struct {
 }
 
 func newProposer(w *engine.Store, log Log, id file.LogID) *Proposer {
-	p := &Proposer{w: w, log: log, logID: id, Patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
-		queue: engine.NewQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
+	p := &Proposer{w: w, log: log, logID: id, Patience: usualPatience, wake: make(chan struct{}, 1),
+		ended: make(chan struct{}), drained: make(chan struct{}), queue: engine.NewQueue(maxEnvelopeWrites, goodEnvelope),
+		flights: map[uint64]*flight{}}
 	rand.Read(p.Origin[:]) // never fails (crypto/rand)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -102,7 +104,8 @@ func (p *Proposer) enqueue(j engine.Job, of relay.MechaNumber) {
 }
 
 func (p *Proposer) add(j engine.Job, of relay.MechaNumber) error {
-	if m, ok := j.Shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
+	// the verdict of one machine, which the others must not repeat
+	if m, ok := j.Shared().(*relay.SendMessage); ok && m.DiskFull {
 		return engine.ErrDiskFull()
 	}
 	if err := p.refusal(); err != nil {

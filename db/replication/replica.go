@@ -44,7 +44,8 @@ type entryNonces struct {
 }
 
 func newReplica(w *engine.Store, at file.Replica) (*Replica, error) {
-	r := &Replica{w: w, Knows: newestRules, File: at, now: at, origins: map[Origin]uint64{}, spent: spentNonces{}, counters: map[Origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
+	r := &Replica{w: w, Knows: newestRules, File: at, now: at, origins: map[Origin]uint64{}, spent: spentNonces{},
+		counters: map[Origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
 	r.Reach.move(at.Last)
 	r.publish()
 	return r, r.start()
@@ -52,7 +53,8 @@ func newReplica(w *engine.Store, at file.Replica) (*Replica, error) {
 
 // publish makes the committed place known to other goroutines.
 func (r *Replica) publish() {
-	r.place.Store(&file.Place{Log: r.File.Log, Version: r.File.Version, Knows: r.Knows, Applied: r.File.Applied, Hash: r.File.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
+	r.place.Store(&file.Place{Log: r.File.Log, Version: r.File.Version, Knows: r.Knows, Applied: r.File.Applied,
+		Hash: r.File.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
 }
 
 // passed notes the mark, if all writes of the last entry so far are in the hash and its

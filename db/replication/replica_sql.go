@@ -52,24 +52,28 @@ func (r *Replica) start() error {
 func (r *Replica) write(t *engine.Tx) error {
 	for _, e := range r.entries {
 		if len(e.nonces) > 0 {
-			if err := t.C.Exec("INSERT INTO entry_nonce (entry, at, nonces) VALUES (?, ?, ?)", int64(e.number), e.at, packNonces(e.nonces)); err != nil {
+			if err := t.C.Exec("INSERT INTO entry_nonce (entry, at, nonces) VALUES (?, ?, ?)",
+				int64(e.number), e.at, packNonces(e.nonces)); err != nil {
 				return err
 			}
 		}
 		// Two, because an entry adds one: so the table stays bounded, and no entry takes long.
-		err := t.C.Exec("DELETE FROM entry_nonce WHERE entry IN (SELECT entry FROM entry_nonce ORDER BY entry LIMIT 2) AND at < ?",
+		err := t.C.Exec("DELETE FROM entry_nonce WHERE entry IN (SELECT entry FROM entry_nonce ORDER BY entry "+
+			"LIMIT 2) AND at < ?",
 			firstPart(e.at)*spentPart.Milliseconds())
 		if err != nil {
 			return err
 		}
 	}
 	for _, from := range r.inOrder() {
-		if err := t.C.Exec("INSERT OR REPLACE INTO origin (id, counter) VALUES (?, ?)", from[:], int64(r.counters[from])); err != nil {
+		if err := t.C.Exec("INSERT OR REPLACE INTO origin (id, counter) VALUES (?, ?)",
+			from[:], int64(r.counters[from])); err != nil {
 			return err
 		}
 	}
 	n := &r.now
-	ours, err := t.C.Row(nil, "UPDATE replica SET version = ?, applied = ?, at = ?, last = ?, hash = ? WHERE id = 1 AND applied = ? AND hash = ? RETURNING 1",
+	ours, err := t.C.Row(nil, "UPDATE replica SET version = ?, applied = ?, at = ?, last = ?, hash = ? "+
+		"WHERE id = 1 AND applied = ? AND hash = ? RETURNING 1",
 		n.Version, int64(n.Applied), n.At, int64(n.Last), int64(n.Hash), int64(r.File.Applied), int64(r.File.Hash))
 	if err == nil && !ours {
 		err = fmt.Errorf("%w: another process has changed its place in the log", sqlite.ErrDamaged)

@@ -68,14 +68,16 @@ func (l *Replication) activate(_ *engine.Tx, a *relay.Activate) (engine.None, er
 // knowsRules refuses a write that puts rules in force which this program does not know.
 func (r *Replica) knowsRules(write relay.Write) error {
 	if a, ok := write.(*relay.Activate); ok && a.Rules > r.Knows {
-		return fmt.Errorf("it puts the rules %d of the log in force, which all nodes knew then, and this program knows the rules up to %d: start this node with a newer relay", a.Rules, r.Knows)
+		return fmt.Errorf("it puts the rules %d of the log in force, which all nodes knew then, and this program knows "+
+			"the rules up to %d: start this node with a newer relay", a.Rules, r.Knows)
 	}
 	return nil
 }
 
 // errNotYet refuses a write that not all nodes can read.
 func errNotYet() error {
-	e := relay.Errorf(relay.Overloaded, "the nodes of the cluster are being updated, and some cannot read this request yet; nothing was written")
+	e := relay.Errorf(relay.Overloaded,
+		"the nodes of the cluster are being updated, and some cannot read this request yet; nothing was written")
 	e.RetryAfter = 10 * time.Second
 	return e
 }

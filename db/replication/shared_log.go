@@ -45,9 +45,12 @@ type Entry struct {
 
 // The errors of Follow after which this copy cannot go on.
 var (
-	ErrLogTruncated = errors.New("the log no longer has the entries that this copy needs: begin again with a copy of the file of another node")
-	ErrLogBehind    = errors.New("the log ends before the last entry that this copy has: it is another log, or has lost entries")
+	ErrLogTruncated = errors.New("the log no longer has the entries that this copy needs: " +
+		"begin again with a copy of the file of another node")
+	ErrLogBehind = errors.New("the log ends before the last entry that this copy has: " +
+		"it is another log, or has lost entries")
 )
 
 // ErrOtherLog stops a copy before it applies an entry that was not made for its log.
-var ErrOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")
+var ErrOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, " +
+	"or begin again with a copy of the file of a node of this log")

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"relay/cmd/cluster"
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/system"
 	"relay/db"
@@ -29,7 +28,7 @@ type Instance struct {
 	addr   net.Addr
 	certs  Certificates // nil: plain HTTP
 	db     *db.DB
-	node   cluster.Node // nil: the file is its own log
+	node   Node // nil: the file is its own log
 	hub    *ws.Hub
 	index  *search.Service
 	api    *http.Server
@@ -161,12 +160,12 @@ func (in *Instance) startParts(s *settings, by relay.Actor, log *slog.Logger) (e
 func (in *Instance) openStore(
 	ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger,
 ) (*db.DB, error) {
-	if s.Cluster != "" {
-		var err error
-		c := cluster.Config{File: s.Cluster, Name: s.Node, DB: s.DB, Schema: a.Schema, Log: log, Fatal: in.fail}
-		if in.node, err = cluster.Join(ctx, c); err != nil {
-			return nil, err
-		}
+	var err error
+	in.node, err = s.parts.join(ctx, Joining{DB: s.DB, Schema: a.Schema, Log: log, Fatal: in.fail})
+	if err != nil {
+		return nil, err
+	}
+	if in.node != nil {
 		in.node.Configure(&o)
 	}
 	d, err := db.Open(o)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -26,6 +27,9 @@ type Part struct {
 	// Certificates returns a source of certificates for the relay, nil for none. Without
 	// --tls-cert, that of the first part that has one is used.
 	Certificates func(*slog.Logger) Certificates
+	// Join returns the node of a cluster, whose log the store is to follow; nil for none. It is
+	// called before the store is opened. The end of ctx ends its waiting for other nodes.
+	Join func(context.Context, Joining) (Node, error)
 	// Listen takes addresses beside that of the relay, which is taken already, before the
 	// store is opened. After an error it has taken none.
 	Listen func(own net.Addr, encrypted bool) error

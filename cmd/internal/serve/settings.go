@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"relay/cmd/internal/cli"
 	"relay/db/relay"
-
-	"github.com/spf13/pflag"
 )
 
 // settings are the settings of a server. The method flags gives each its name,
@@ -47,7 +47,6 @@ type settings struct {
 	KeepExpired           cli.Days
 	Learn                 bool
 	LearnHalfLife         cli.Days
-	Cluster, Node         string
 
 	RequireRequestSignature bool
 
@@ -122,9 +121,6 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	s.LearnHalfLife = cli.Days(relay.DefaultHalfLife)
 	f.Var(&s.LearnHalfLife, "learn-half-life",
 		"the `time` in which what was learned fades to one half, as in 90d, from 1h")
-	f.StringVar(&s.Cluster, "cluster", "",
-		"be a node of the cluster of this `file` (relay docs cluster), which needs the program relay-cluster; a preview")
-	f.StringVar(&s.Node, "node", "", "which `member` of the cluster this node is")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20,
 		"refuse messages when the disk has less than this free, in `bytes`")
 }
@@ -155,9 +151,6 @@ func (s *settings) check() error {
 	if tooShort := func(age cli.Days) bool { return age != 0 && age < cli.Days(time.Second) }; tooShort(s.Retention) ||
 		tooShort(s.KeepExpired) {
 		return cli.Usagef("--retention and --keep-expired must be at least 1s, or 0")
-	}
-	if (s.Cluster == "") != (s.Node == "") {
-		return cli.Usagef("--cluster and --node belong together")
 	}
 	if s.LearnHalfLife < cli.Days(relay.MinHalfLife) {
 		return cli.Usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")

@@ -112,12 +112,6 @@ func (n *node) poke(f func()) {
 	<-done
 }
 
-// poke is a chore that does nothing.
-type poke struct{}
-
-func (poke) Apply(*engine.Tx) error { return nil }
-func (poke) Size() int              { return 0 }
-
 // waitFor gives a channel that is closed when the log has a write of a type.
 func (l *testLog) waitFor(kind string) <-chan struct{} {
 	found := make(chan struct{})
