@@ -2,7 +2,7 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"core", "lines of the core", 46000},
+	{"core", "lines of the core", 45000},
 	{"cmd/a2a", "long lines", 30},
 	{"cmd/bench", "long lines", 50},
 	{"cmd/conformance", "long lines", 70},
@@ -14,7 +14,7 @@ var debts = []size{
 	{"db", "long lines", 20},
 	{"db/admin", "long lines", 10},
 	{"db/cluster", "long lines", 30},
-	{"db/file", "long lines", 90},
+	{"db/file", "long lines", 20},
 	{"db/internal/dictionary", "long lines", 10},
 	{"db/internal/directory", "long lines", 10},
 	{"db/internal/engine", "long lines", 30},

@@ -12,7 +12,7 @@ import (
 
 // ringFolders are the folders of the rings whose marks the Markdown files may have.
 var ringFolders = map[string]string{
-	"a2a": "cmd/a2a", "acme": "cmd/acme", "agent": "cmd/agent", "bench": "cmd/bench", "clients": "cmd/clients",
+	"a2a": "cmd/a2a", "acme": "cmd/acme", "agent": "cmd/agent", "bench": "cmd/bench", "check": "cmd/check", "clients": "cmd/clients",
 	"cluster": "cmd/cluster", "conformance": "cmd/conformance", "console": "http/console", "demo": "cmd/demo", "documents": "http/documents",
 	"mcp": "cmd/mcp", "metrics": "cmd/metrics", "setup": "cmd/setup",
 }

@@ -54,5 +54,5 @@ func TestAskFindsWhomToAsk(t *testing.T) {
 	if last := acts[len(acts)-1]; last.Command != "search forget" || last.What != "learned_forgotten" || last.MechaID != "bob^talk" {
 		t.Errorf("the last act is %+v", last)
 	}
-	mustRelay(t, "check", "--db", p.db)
+	wantWhole(t, p.db)
 }

@@ -7,20 +7,6 @@ import (
 	"testing"
 )
 
-// flip changes a byte in the middle of a page's content.
-func flip(t *testing.T, db string, page int) {
-	t.Helper()
-	content, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := page*4096 + 3 // the number of cells
-	content[at] ^= 0x55
-	if err := os.WriteFile(db, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 type finding struct {
 	Check, Rule, File string
 	Faults            int

@@ -60,5 +60,5 @@ func TestCommandsBesideAServerThatIsKilled(t *testing.T) {
 		t.Errorf("a command took %v", took)
 	}
 	s.send(a, "last^kill", `{}`)
-	mustRelay(t, "check", "--db", db)
+	wantWhole(t, db)
 }

@@ -30,9 +30,9 @@ func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	c.replayEverything()
 	c.catchUp()
 	c.compare()
-	mustRelay(t, "check", c.db)
+	wantWhole(t, c.db)
 	c.server.kill() // a server that has just started must leave a sound file too
-	mustRelay(t, "check", c.db)
+	wantWhole(t, c.db)
 	c.report(n)
 }
 

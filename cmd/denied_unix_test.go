@@ -118,7 +118,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 1, "only the user root may enter "+filepath.Dir(db)+" (mode 0700)")
-	mustRelay(t, "check", "--db", db)
+	wantWhole(t, db)
 }
 
 // A service has a user of its own, and people forget sudo -u. A database that root makes, or

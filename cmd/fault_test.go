@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"relay/http/docs"
 )
 
 // The tests named TestCrash… hold the relay to what "relay docs promises" says,
@@ -131,9 +133,12 @@ func (l *ledger) compare(s *server, to agent) {
 	}
 }
 
-// wantWhole runs relay check on the file.
+// wantWhole runs relay check on the file, if that ring is there.
 func wantWhole(t testing.TB, db string) {
 	t.Helper()
+	if !docs.Has("check") {
+		return
+	}
 	if r := runRelay(t, "check", "--db", db); r.code != 0 {
 		t.Errorf("relay check: exit %d\n%s%s", r.code, r.out, r.err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"relay/http/docs"
 )
 
 // lines reads the JSON lines that a command printed.
@@ -441,7 +443,8 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"message", "list"}, {"check"}} {
-		read(args...).wantCode(t, 0)
+	read("message", "list").wantCode(t, 0)
+	if docs.Has("check") {
+		read("check").wantCode(t, 0)
 	}
 }

@@ -54,7 +54,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 		t.Errorf("the file was changed: %v", err)
 	}
 	wantFiles(t, filepath.Dir(at), "relay.db")
-	finish(t, mounted(t, backup, at, []string{"check", at}), nil, "").wantCode(t, 0) // a backup has no log
+	finish(t, mounted(t, backup, at, []string{"message", "list", "--db", at}), nil, "").wantCode(t, 0) // a backup has no log
 
 	// The mount of the folder is right: both sides see one log and one lock.
 	s := startProcess(t, db)
@@ -106,6 +106,6 @@ func TestAFileThatIsLockedUnderAnotherNameIsOpenedByNobody(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
 		t.Errorf("the file of a server can be locked: %v", err)
 	}
-	mustRelay(t, "check", "--db", db)
+	wantWhole(t, db)
 	s.send(a, a.Address, `{}`)
 }

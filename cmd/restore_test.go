@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"relay/http/docs"
 )
 
 func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
@@ -40,7 +42,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	s.kill()
 
 	// The replaced database is whole, with the messages that were still in its log.
-	mustRelay(t, "check", r.Kept)
+	wantWhole(t, r.Kept)
 	kept := tempDB(t)
 	mustRelay(t, "restore", r.Kept, "--db", kept)
 	if h := startProcess(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
@@ -78,7 +80,7 @@ func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 		t.Errorf("keys that did not change are named:\n%s", r.err)
 	}
 	works(401, 401, 200, 401)
-	mustRelay(t, "check", "--db", db)
+	wantWhole(t, db)
 
 	told := parse[struct {
 		Revived []struct {
@@ -118,7 +120,7 @@ func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 	wantFiles(t, filepath.Dir(to), "relay.db-wal")
 	r := parse[struct{ Kept string }](t, []byte(mustRelay(t, "restore", db, "--db", to, "--force", "--json")))
 	wantFiles(t, filepath.Dir(to), "relay.db", filepath.Base(r.Kept)+"-wal", "relay.db.lock")
-	mustRelay(t, "check", to)
+	wantWhole(t, to)
 }
 
 // A restore replaces a damaged database too.
@@ -130,10 +132,26 @@ func TestADamagedDatabaseCanBeReplaced(t *testing.T) {
 	if err := os.WriteFile(db, []byte(strings.Repeat("damage\n", 10_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runRelay(t, "check", "--db", db).wantCode(t, 1, db, "is not a database")
+	if docs.Has("check") {
+		runRelay(t, "check", "--db", db).wantCode(t, 1, db, "is not a database")
+	}
 	runRelay(t, "backup", backup+"2", "--db", db).wantCode(t, 1, db, "is not a database")
 	mustRelay(t, "restore", backup, "--db", db, "--force")
-	mustRelay(t, "check", "--db", db)
+	wantWhole(t, db)
+}
+
+// flip changes a byte in the middle of a page's content.
+func flip(t *testing.T, db string, page int) {
+	t.Helper()
+	content, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := page*4096 + 3 // the number of cells
+	content[at] ^= 0x55
+	if err := os.WriteFile(db, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestAFaultyBackupIsNotRestored(t *testing.T) {
@@ -145,5 +163,7 @@ func TestAFaultyBackupIsNotRestored(t *testing.T) {
 	runRelay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
 	wantFiles(t, filepath.Dir(to))
 	mustRelay(t, "backup", to, "--db", db, "--no-check") // a copy with faults is better than none
-	runRelay(t, "check", to).wantCode(t, 1)
+	if docs.Has("check") {
+		runRelay(t, "check", to).wantCode(t, 1)
+	}
 }

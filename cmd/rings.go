@@ -15,6 +15,7 @@ import (
 	_ "relay/cmd/acme"
 	_ "relay/cmd/agent"
 	_ "relay/cmd/bench/ring"
+	_ "relay/cmd/check" // with db/file/check db/check_test.go db/cluster/check_test.go
 	_ "relay/cmd/clients"
 	_ "relay/cmd/cluster" // with db/cluster db/replication http/documents_log_test.go
 	_ "relay/cmd/conformance/ring"

@@ -133,7 +133,7 @@ func (w *warm) round() {
 	<-dead
 	w.db = tempDB(w.t)
 	safe := w.copier.restore(w.db)
-	mustRelay(w.t, "check", w.db)
+	wantWhole(w.t, w.db)
 	w.start()
 	w.compare(safe, killed)
 	w.goOn()
@@ -285,7 +285,7 @@ func (w *warm) compareAll() {
 		}
 	}
 	w.server.kill()
-	mustRelay(w.t, "check", "--db", w.db)
+	wantWhole(w.t, w.db)
 }
 
 // seriesCopier is relay backup --every.
@@ -411,7 +411,7 @@ func (c *litestreamCopier) restore(db string) time.Time {
 	c.t.Helper()
 	copied := filepath.Join(c.t.TempDir(), "copy.db")
 	finish(c.t, exec.Command(c.program, "restore", "-config", c.config, "-o", copied, c.db), nil, "").wantCode(c.t, 0)
-	mustRelay(c.t, "check", copied)
+	wantWhole(c.t, copied)
 	mustRelay(c.t, "restore", copied, "--db", db)
 	return time.Time{}
 }

@@ -41,17 +41,3 @@ func TestAStartDoesNotWaitForAReader(t *testing.T) {
 	}
 	t.Error("each start took more than 9 s")
 }
-
-// The tables that Litestream makes are no faults, and others with such names are.
-func TestTheTablesOfLitestreamAreNoFaults(t *testing.T) {
-	t.Parallel()
-	path := mustFill(t)
-	makeByHand(t, path, "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)", "CREATE TABLE _litestream_lock (id INTEGER)")
-	if names, said, _ := found(t, path); len(names) > 0 {
-		t.Error(said)
-	}
-	makeByHand(t, path, "CREATE TABLE _litestream_other (id INTEGER)")
-	if names, said, _ := found(t, path); len(names) != 1 || names[0] != "schema" {
-		t.Errorf("%v\n%s", names, said)
-	}
-}

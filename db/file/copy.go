@@ -22,18 +22,18 @@ const copySlice = 256
 // some three times as long, and the log of a served file grows for that time. A dense
 // file comes from relay compact.
 func copyPages(ctx context.Context, from, to string, o BackupOptions) (result BackupResult, err error) {
-	s, err := openSnapshot(ctx, from)
+	s, err := OpenSnapshot(ctx, from)
 	if err != nil {
 		return result, sourceError{err}
 	}
-	defer s.close()
+	defer s.Close()
 	if err := s.checkRoom(filepath.Dir(to)); err != nil {
 		return result, err
 	}
 	if result, err = s.count(); err != nil {
 		return result, sourceError{unreadable(from, err)}
 	}
-	b, err := s.c.CopyTo(to)
+	b, err := s.Conn.CopyTo(to)
 	if err != nil {
 		return result, fmt.Errorf("%s: %w", to, err)
 	}
@@ -101,21 +101,21 @@ func withoutLog(path string) error {
 	return nil
 }
 
-// size gives the bytes of a copy: the pages of the file and of its log.
-func (s *snapshot) size() (int64, error) {
-	pages, err := s.c.Number("PRAGMA page_count")
+// Size returns the bytes of a copy: the pages of the file and of its log.
+func (s *Snapshot) Size() (int64, error) {
+	pages, err := s.Conn.Number("PRAGMA page_count")
 	if err != nil {
 		return 0, err
 	}
-	page, err := s.c.Number("PRAGMA page_size")
+	page, err := s.Conn.Number("PRAGMA page_size")
 	return pages * page, err
 }
 
 // checkRoom refuses a copy for which the disk of dir has no room.
-func (s *snapshot) checkRoom(dir string) error {
-	size, err := s.size()
+func (s *Snapshot) checkRoom(dir string) error {
+	size, err := s.Size()
 	if err != nil {
-		return unreadable(s.path, err)
+		return unreadable(s.Path, err)
 	}
 	if free, err := platform.FreeDisk(dir); err == nil && free < size {
 		return fmt.Errorf("the copy needs %.1f MiB, and %s has %.1f MiB free: make room, or choose another place", float64(size)/(1<<20), dir, float64(free)/(1<<20))
@@ -123,13 +123,13 @@ func (s *snapshot) checkRoom(dir string) error {
 	return nil
 }
 
-func (s *snapshot) count() (result BackupResult, err error) {
-	if result.Messages, err = s.c.Number("SELECT count(*) FROM message"); err != nil {
+func (s *Snapshot) count() (result BackupResult, err error) {
+	if result.Messages, err = s.Conn.Number("SELECT count(*) FROM message"); err != nil {
 		return result, err
 	}
-	if result.Mechas, err = s.c.Number("SELECT count(*) FROM mecha"); err != nil {
+	if result.Mechas, err = s.Conn.Number("SELECT count(*) FROM mecha"); err != nil {
 		return result, err
 	}
-	result.Last, err = LastPosition(s.c)
+	result.Last, err = LastPosition(s.Conn)
 	return result, err
 }

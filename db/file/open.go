@@ -296,35 +296,36 @@ func readInfo(c *sqlite.Conn) (info Info, err error) {
 	return info, err
 }
 
-// A snapshot is one state of a file, for a command that only reads. While it is open,
+// A Snapshot is one state of a file, for a command that only reads. While it is open,
 // SQLite cannot restart the log of a served file, and the log grows. So close it soon.
-type snapshot struct {
-	c    *sqlite.Conn
-	path string // absolute
-	info Info
+type Snapshot struct {
+	*sqlite.Conn
+	Path string // absolute
+	Info Info
 }
 
-// openSnapshot opens path as OpenReadOnly does. The end of ctx interrupts its queries.
-func openSnapshot(ctx context.Context, path string) (*snapshot, error) {
+// OpenSnapshot opens path as OpenReadOnly does. The end of ctx interrupts its queries.
+func OpenSnapshot(ctx context.Context, path string) (*Snapshot, error) {
 	c, info, err := OpenReadOnly(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{path: path, c: c, info: info}
+	s := &Snapshot{Path: path, Conn: c, Info: info}
 	c.Ctx = ctx
 	if err = c.Begin(); err == nil {
 		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // the first read fixes the state that is seen
 	}
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, unreadable(path, err)
 	}
 	return s, nil
 }
 
-func (s *snapshot) close() {
-	s.c.Rollback()
-	s.c.Close()
+// Close ends the snapshot and its connection.
+func (s *Snapshot) Close() {
+	s.Rollback()
+	s.Conn.Close()
 }
 
 // exists tells whether a path has a file.

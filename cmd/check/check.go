@@ -1,4 +1,7 @@
-package operate
+// Package check is relay check: it prints what the checks of db/file/check find in a database
+// or a backup, and brings these into the program, so that relay backup and relay restore check
+// their copies by them, too.
+package check
 
 import (
 	"context"
@@ -9,12 +12,21 @@ import (
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
+	_ "relay/db/file/check"
 	"relay/db/relay"
+	"relay/http/docs"
 
 	"github.com/spf13/cobra"
 )
 
-func (a *app) checkCommand() *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{Name: "check", Commands: cli.Commands("operating", (*app).command)})
+	docs.Register(docs.Ring{Name: "check"}) // the page "backups" tells of it
+}
+
+type app struct{ *cli.App }
+
+func (a *app) command() *cobra.Command {
 	quick := false
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",

@@ -1,10 +1,11 @@
-package file
+package check
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
 
+	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -12,16 +13,19 @@ import (
 // reasons makes a query for the rows of a table for which one of the cases holds,
 // each of them WHEN condition THEN reason. The columns are key and the reason.
 func reasons(key, cases, from string) string {
-	return "SELECT key, reason FROM (SELECT " + key + " AS key, CASE " + cases + " END AS reason FROM " + from + ") WHERE reason IS NOT NULL"
+	return "SELECT key, reason FROM (SELECT " + key + " AS key, CASE " + cases + " END AS reason FROM " + from +
+		") WHERE reason IS NOT NULL"
 }
 
 func (a *audit) checkPositions() error {
-	err := a.ofRows("SELECT 'clock_ahead ' || position || ' is not ahead of the clock' FROM clock_ahead WHERE position >> 12 <= at")
+	err := a.ofRows(`SELECT 'clock_ahead ' || position || ' is not ahead of the clock' FROM clock_ahead
+		WHERE position >> 12 <= at`)
 	if err != nil {
 		return err
 	}
 	for n, table := range ordered {
-		err := a.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(relay.MaxPosition))
+		err := a.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0
+			OR position > ?`, int64(relay.MaxPosition))
 		if err != nil {
 			return err
 		}
@@ -44,7 +48,8 @@ func (a *audit) checkStates() error {
 		WHEN open <> (state <= 1) THEN 'open is ' || open || ' in state ' || state
 		WHEN state = 0 AND (delivered_at IS NOT NULL OR ack IS NOT NULL) THEN 'it is queued, but something has happened to it'
 		WHEN state = 1 AND delivered_at IS NULL THEN 'it is delivered, but has no delivered_at'
-		WHEN state = 2 AND (delivered_at IS NULL OR acknowledged_at IS NULL OR ack IS NULL) THEN 'it is acknowledged, but lacks a time or the acknowledgement'
+		WHEN state = 2 AND (delivered_at IS NULL OR acknowledged_at IS NULL OR ack IS NULL)
+			THEN 'it is acknowledged, but lacks a time or the acknowledgement'
 		WHEN state <> 2 AND acknowledged_at IS NOT NULL THEN 'it has acknowledged_at in state ' || state
 		WHEN state = 3 AND expires_at IS NULL THEN 'it has expired, but has no expires_at'
 		WHEN state <> 0 AND receipt IS NULL THEN 'it is in state ' || state || ' without a receipt'
@@ -65,14 +70,17 @@ func (a *audit) checkConversations() error {
 		WHEN m.conversation < 0 AND w.id IS NULL THEN 'the label of its conversation is missing: word ' || -m.conversation
 		WHEN m.conversation >= m.position THEN 'its conversation began after it'
 		WHEN f.conversation IS NOT NULL THEN 'its conversation was founded by a message of another conversation'`,
-		`message m LEFT JOIN word w ON w.id = -m.conversation LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
+		`message m LEFT JOIN word w ON w.id = -m.conversation LEFT JOIN message f ON f.position = m.conversation
+			WHERE m.conversation IS NOT NULL`))
 }
 
 // checkParticipants checks the rule of join and participates (db/send_sql.go): sender
 // and recipient of the founding message take part without a row in `participant`, all
 // others have one.
 func (a *audit) checkParticipants() error {
-	err := a.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation || ': there is no such conversation' FROM participant p
+	err := a.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation
+			|| ': there is no such conversation'
+		FROM participant p
 		WHERE p.conversation = 0 OR p.conversation < 0 AND NOT EXISTS (SELECT 1 FROM word WHERE id = -p.conversation)`)
 	if err != nil {
 		return err
@@ -90,22 +98,26 @@ func (a *audit) checkParticipants() error {
 // checkReceipts compares each receipt with its message and with the receipt before it.
 func (a *audit) checkReceipts() error {
 	return a.each(func(r *sqlite.Rows) {
-		a.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), a.message(r.Int(2)), r.Text(1)))
+		a.finding.Fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), a.message(r.Int(2)), r.Text(1)))
 	}, `SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
 		WHEN m.position IS NULL THEN 'the message is missing'
 		WHEN r.position <= r.message THEN 'it is older than the message'
 		WHEN r.notice NOT BETWEEN 1 AND 5 THEN 'there is no notice ' || r.notice
-		WHEN r.notice < 5 AND (r.status IS NOT NULL OR (r.key IS NULL) = (r.notice = 3) OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
-		WHEN r.notice = 5 AND (r.status IS NULL OR r.key IS NOT NULL OR r.state <> 2) THEN 'it gives the message up, but does not acknowledge it'
+		WHEN r.notice < 5 AND (r.status IS NOT NULL OR (r.key IS NULL) = (r.notice = 3)
+			OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
+		WHEN r.notice = 5 AND (r.status IS NULL OR r.key IS NOT NULL OR r.state <> 2)
+			THEN 'it gives the message up, but does not acknowledge it'
 		WHEN r.state NOT BETWEEN (r.notice IS NULL) AND 3 THEN 'there is no state ' || r.state
 		WHEN r.previous IS NOT NULL AND p.position IS NULL THEN 'the one before it is missing'
 		WHEN p.message <> r.message THEN 'the one before it is of another message'
 		WHEN p.position >= r.position THEN 'the one before it is younger'
-		WHEN p.state > r.state OR p.state = 3 AND r.notice IS NULL OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
+		WHEN p.state > r.state OR p.state = 3 AND r.notice IS NULL OR p.state = 2 AND r.state = 3
+			THEN 'it takes the state from ' || p.state || ' to ' || r.state
 		WHEN r.state = 2 AND r.status IS NULL AND r.notice IS NULL THEN 'it acknowledges without a status'
 		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has only one of status and client_ts'
 		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it is an expiry, but has a status or a key'
-		WHEN r.state <> 3 AND r.key IS NULL AND r.notice IS NULL THEN 'it has no key, though it is neither an expiry nor a notice'
+		WHEN r.state <> 3 AND r.key IS NULL AND r.notice IS NULL
+			THEN 'it has no key, though it is neither an expiry nor a notice'
 		WHEN k.mecha <> m.recipient THEN 'the key ' || k.public_id || ' is not of the recipient'
 		END AS reason
 		FROM receipt r LEFT JOIN message m ON m.position = r.message LEFT JOIN receipt p ON p.position = r.previous
@@ -119,7 +131,7 @@ type link struct {
 }
 
 func (a *audit) link(p int64) (l link, found bool, err error) {
-	found, err = a.c.Row(func(r *sqlite.Rows) {
+	found, err = a.Conn.Row(func(r *sqlite.Rows) {
 		l = link{position: p, message: r.Int(0), state: r.Int(1), previous: r.Int(2), status: r.Int(3)}
 	}, "SELECT message, state, previous, status FROM receipt WHERE position = ?", p)
 	return l, found, err
@@ -131,7 +143,8 @@ func (a *audit) link(p int64) (l link, found bool, err error) {
 func (a *audit) checkChains() error {
 	met, n := int64(0), int64(0)
 	final := map[int64]bool{} // relay.IsFinal of a status
-	fault := a.each(func(r *sqlite.Rows) { final[r.Int(0)] = true }, "SELECT id FROM word WHERE text IN ('completed', 'failed', 'rejected')")
+	fault := a.each(func(r *sqlite.Rows) { final[r.Int(0)] = true }, `SELECT id FROM word
+		WHERE text IN ('completed', 'failed', 'rejected')`)
 	err := a.each(func(r *sqlite.Rows) {
 		if n++; n%4096 == 0 {
 			a.progress(n, a.result.Messages)
@@ -143,7 +156,7 @@ func (a *audit) checkChains() error {
 		var walked int64
 		reason, walked, fault = a.walk(r, final)
 		if met += walked; reason != "" {
-			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
+			a.finding.Fault(a.message(r.Int(0)) + ": " + reason)
 		}
 	}, `SELECT position, state, delivered_at, acknowledged_at, receipt, ack,
 		(SELECT acks FROM progress p WHERE p.message = m.position) FROM message m ORDER BY position`)
@@ -153,7 +166,7 @@ func (a *audit) checkChains() error {
 	if err != nil {
 		return err
 	}
-	all, err := a.c.Number("SELECT count(*) FROM receipt")
+	all, err := a.Conn.Number("SELECT count(*) FROM receipt")
 	if err == nil && all != met {
 		err = a.findUnmet()
 	}
@@ -193,7 +206,8 @@ func (a *audit) walk(r *sqlite.Rows, final map[int64]bool) (reason string, walke
 	}
 	switch counted := r.Int(6); {
 	case counted != max(more, 0) || !r.Null(6) && counted < 1:
-		reason = fmt.Sprintf("it counts %d acknowledgements that are not final after the first one, its receipts are of %d", counted, max(more, 0))
+		reason = fmt.Sprintf("it counts %d acknowledgements that are not final after the first one, its receipts are of %d",
+			counted, max(more, 0))
 	case walked == 0:
 	case state != r.Int(1):
 		reason = fmt.Sprintf("it is in state %d, its latest receipt says %d", r.Int(1), state)
@@ -227,7 +241,7 @@ func (a *audit) findUnmet() error {
 			next, before = l.previous, l.position
 		}
 		if next != p {
-			a.finding.fault(fmt.Sprintf("%s: its receipt %d is not in its chain", a.message(message), p))
+			a.finding.Fault(fmt.Sprintf("%s: its receipt %d is not in its chain", a.message(message), p))
 		}
 	}, "SELECT r.position, r.message, m.receipt FROM receipt r JOIN message m ON m.position = r.message")
 	if err == nil {
@@ -245,8 +259,9 @@ func (a *audit) checkMailboxes() error {
 		return err
 	}
 	err = a.ofMessages(reasons("position", `
-		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing in the mailbox of its recipient'
-		WHEN NOT EXISTS (`+indexedAsSent+`) THEN 'it is missing in the mailbox of its sender'`, "message m WHERE position <= ?"), upto)
+		WHEN NOT EXISTS (`+file.IndexedAsReceived+`) THEN 'it is missing in the mailbox of its recipient'
+		WHEN NOT EXISTS (`+indexedAsSent+`)
+			THEN 'it is missing in the mailbox of its sender'`, "message m WHERE position <= ?"), upto)
 	if err != nil {
 		return err
 	}
@@ -288,14 +303,12 @@ func (a *audit) checkContents() error {
 			reason = "its payload does not have the SHA-256 that was recorded"
 		}
 		if reason != "" {
-			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
+			a.finding.Fault(a.message(r.Int(0)) + ": " + reason)
 		}
-	}, "SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position ORDER BY m.position")
+	}, `SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position
+		ORDER BY m.position`)
 }
 
-// IndexedAsReceived and indexedAsSent are subqueries for EXISTS. They tell whether the
-// tables `received` and `sent` have message m, an alias of the outer query.
-const (
-	IndexedAsReceived = "SELECT 1 FROM received f WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"
-	indexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"
-)
+// indexedAsSent is a subquery for EXISTS. It tells whether the table `sent` has message m, an
+// alias of the outer query.
+const indexedAsSent = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"

@@ -1,4 +1,4 @@
-package file
+package check
 
 // checkLearned checks what discovery has learned (db/learned_sql.go).
 func (a *audit) checkLearned() error {
@@ -7,8 +7,10 @@ func (a *audit) checkLearned() error {
 		WHEN m.removed_at IS NOT NULL AND words > 0 THEN 'the Mecha is removed'
 		WHEN off NOT IN (0, 1) OR exchanges < 0 OR position <= 0 THEN 'it has a value that is not allowed'
 		WHEN off = 1 AND words > 0 THEN 'its profile wants nothing to be learned'
-		WHEN words <> (SELECT coalesce(sum(w.words), 0) FROM learned w WHERE w.mecha = l.mecha) THEN 'it has another number of words than it says'
-		WHEN words > 0 AND NOT EXISTS (SELECT 1 FROM learned w WHERE w.mecha = l.mecha AND first = '') THEN 'its first words are missing'
+		WHEN words <> (SELECT coalesce(sum(w.words), 0) FROM learned w WHERE w.mecha = l.mecha)
+			THEN 'it has another number of words than it says'
+		WHEN words > 0 AND NOT EXISTS (SELECT 1 FROM learned w WHERE w.mecha = l.mecha AND first = '')
+			THEN 'its first words are missing'
 		END AS reason FROM learner l LEFT JOIN mecha m ON m.id = l.mecha) WHERE reason IS NOT NULL`)
 	if err != nil {
 		return err
@@ -18,7 +20,8 @@ func (a *audit) checkLearned() error {
 	if err != nil {
 		return err
 	}
-	err = a.ofRows(`SELECT 'a word of Mecha ' || mecha || ' has no count' FROM learned WHERE words < 0 OR (words = 0) <> (length(counts) = 0)`)
+	err = a.ofRows(`SELECT 'a word of Mecha ' || mecha || ' has no count' FROM learned WHERE words < 0
+		OR (words = 0) <> (length(counts) = 0)`)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package file
+package check
 
 import (
 	"fmt"
@@ -18,7 +18,8 @@ func (a *audit) checkWords() error {
 	err = a.ofMessages(reasons("position", `
 		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = type) THEN 'the word of its type is missing: ' || type
 		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = priority) THEN 'the word of its priority is missing: ' || priority
-		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = version) THEN 'the word of its version is missing: ' || version`, "message"))
+		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = version)
+			THEN 'the word of its version is missing: ' || version`, "message"))
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,8 @@ func (a *audit) checkWords() error {
 }
 
 // wordsTwice finds texts that two words after a number have.
-const wordsTwice = `SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word WHERE id > ? GROUP BY text HAVING count(*) > 1`
+const wordsTwice = `SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word WHERE id > ?
+	GROUP BY text HAVING count(*) > 1`
 
 // checkWordIndex checks the table `word_hash` (db/late_words.go), and by it that no text has two
 // words. Up to the watermark every word must have its row. After it rows may be missing, but none
@@ -36,7 +38,7 @@ func (a *audit) checkWordIndex() error {
 	if a.ids == nil {
 		return nil // without the secret, which checkSettings misses, the hashes are not known
 	}
-	upto, err := a.c.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
+	upto, err := a.Conn.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
 	if err != nil {
 		return err
 	}
@@ -45,9 +47,9 @@ func (a *audit) checkWordIndex() error {
 		id := r.Int(1)
 		switch {
 		case r.Null(2):
-			a.finding.fault(fmt.Sprintf("word %d is missing, but is in the index of words", id))
+			a.finding.Fault(fmt.Sprintf("word %d is missing, but is in the index of words", id))
 		case r.Int(0) != a.ids.WordHash(r.Text(2)):
-			a.finding.fault(fmt.Sprintf("word %d is in the wrong place in the index of words", id))
+			a.finding.Fault(fmt.Sprintf("word %d is in the wrong place in the index of words", id))
 		case id <= upto:
 			indexed++
 		}
@@ -55,15 +57,17 @@ func (a *audit) checkWordIndex() error {
 	if err != nil {
 		return err
 	}
-	words, err := a.c.Number("SELECT count(*) FROM word WHERE id <= ?", upto)
+	words, err := a.Conn.Number("SELECT count(*) FROM word WHERE id <= ?", upto)
 	if err != nil {
 		return err
 	}
 	if indexed < words {
-		a.finding.fault(fmt.Sprintf("%d words are missing in the index of words: their texts could get second words", words-indexed))
+		a.finding.Fault(fmt.Sprintf("%d words are missing in the index of words: their texts could get second words",
+			words-indexed))
 	}
 	err = a.ofRows(`SELECT 'word ' || w.id || ' stands twice, also as word ' || v.id || ': ' || w.text FROM word_hash h
-		CROSS JOIN word_hash g ON g.hash = h.hash AND g.word > h.word CROSS JOIN word w ON w.id = h.word CROSS JOIN word v ON v.id = g.word WHERE v.text = w.text`)
+		CROSS JOIN word_hash g ON g.hash = h.hash AND g.word > h.word CROSS JOIN word w ON w.id = h.word
+			CROSS JOIN word v ON v.id = g.word WHERE v.text = w.text`)
 	if err != nil {
 		return err
 	}
@@ -77,10 +81,10 @@ func (a *audit) checkWordIndex() error {
 func (a *audit) checkLateWords(upto int64) (err error) {
 	fault := a.each(func(r *sqlite.Rows) {
 		id, text := r.Int(0), r.Text(1)
-		twice, fault := a.c.Row(nil, `SELECT 1 FROM word_hash h CROSS JOIN word w ON w.id = h.word
+		twice, fault := a.Conn.Row(nil, `SELECT 1 FROM word_hash h CROSS JOIN word w ON w.id = h.word
 			WHERE h.hash = ?1 AND h.word < ?2 AND h.word <= ?3 AND w.text = ?4`, a.ids.WordHash(text), id, upto, text)
 		if twice {
-			a.finding.fault(fmt.Sprintf("word %d stands twice: %s", id, text))
+			a.finding.Fault(fmt.Sprintf("word %d stands twice: %s", id, text))
 		}
 		if fault != nil {
 			err = fault
