@@ -8,6 +8,12 @@
 // An index that is lost, damaged, of another version or of another store is
 // rebuilt. Searches are answered meanwhile from the part that is there.
 //
+// Searches read the segments of bleve's snapshot (view.go), not bleve's readers (around_test.go).
+// BenchmarkSnapshot, with 20,000 profiles: the postings of a word are read at least 5 times as fast,
+// the lengths of all texts 15 times, and 200 records 6 times. Before an index is opened, store.go
+// reads its files; that gains no time. Bleve accepts segments whose checksum is wrong, and may panic
+// later in a goroutine of its own, which ends the process.
+//
 // Bleve stores the postings; the ranking is ours. A search reads the postings of
 // its words and scores every profile by BM25 over one weighted text. It then
 // scores the best two hundred again by their records (see record), and puts

@@ -1,5 +1,12 @@
-// Package sqlite gives the store its connections to SQLite, without
-// database/sql: statements, transactions, checkpoints, and copies of a database.
+// Package sqlite gives the store its connections to SQLite: statements, transactions,
+// checkpoints, and copies of a database. It uses the driver without database/sql:
+// BenchmarkRows shows that a query of one row then takes 21 % less CPU, and one of a hundred
+// rows 18 % less.
+//
+// On Unix, SQLite writes by a pwrite of ours, which countNoRoom gives it by unsafe pointers.
+// By BenchmarkWrite, that costs less than 0.1 µs a page. The gain is that a server goes on when a
+// quota is used up or a file may not grow. SQLite alone reports these as I/O errors, after which
+// the process must stop. TestAFileThatMayNotGrowIsAFullDisk fails when an upgrade changes either.
 //
 // A Role sets how Open opens a file: page size, WAL, fsync (PRAGMA synchronous =
 // FULL), timeouts. The functions from IsFatal to IsOfMachine say what an error of
@@ -25,9 +32,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Conn is one SQLite connection with its prepared statements. It uses the driver
-// without database/sql, whose pool, contexts and conversions cost more than
-// reading a row. One goroutine at a time may use a Conn.
+// Conn is one SQLite connection with its prepared statements. One goroutine at a time may use
+// a Conn.
 type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
