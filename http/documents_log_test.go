@@ -59,6 +59,8 @@ func (l *shortLog) Follow(ctx context.Context, after uint64, deliver func([]repl
 	}
 }
 
+func init() { scenarios["a log that is lost"] = driveALogThatIsLost }
+
 // driveALogThatIsLost has nodes of a cluster whose log fails while it takes what a request writes:
 // of a handshake and of a question for a ticket, that is the nonce.
 func driveALogThatIsLost(t *testing.T, d *drive) {
