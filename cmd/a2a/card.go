@@ -86,7 +86,8 @@ const (
 func (d *Door) makeCard(p *profile) *card {
 	modes := []string{"text/plain", "application/json"}
 	c := &card{
-		Name: cmp.Or(p.DisplayName, p.MechaID), Description: cmp.Or(p.Description, "The Mecha "+p.MechaID+", behind a message relay."),
+		Name:          cmp.Or(p.DisplayName, p.MechaID),
+		Description:   cmp.Or(p.Description, "The Mecha "+p.MechaID+", behind a message relay."),
 		Interfaces:    []cardInterface{{d.URL + pathOf(relay.Address(p.MechaID)), binding, version}},
 		Version:       cmp.Or(p.Version, unknownVersion),
 		Documentation: p.Links["documentation"],
@@ -98,7 +99,8 @@ func (d *Door) makeCard(p *profile) *card {
 		if len(tags) == 0 {
 			tags = []string{cmp.Or(s.ID, name)}
 		}
-		c.Skills = append(c.Skills, cardSkill{cmp.Or(s.ID, name), name, cmp.Or(s.Description, name), tags, s.Examples, mediaTypes(s.InputModes), mediaTypes(s.OutputModes)})
+		c.Skills = append(c.Skills, cardSkill{cmp.Or(s.ID, name), name, cmp.Or(s.Description, name), tags, s.Examples,
+			mediaTypes(s.InputModes), mediaTypes(s.OutputModes)})
 	}
 	if len(c.Skills) == 0 { // at least one is required (§5.7)
 		tags := p.Tags

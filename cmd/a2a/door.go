@@ -89,7 +89,8 @@ func (d *Door) Run(ctx context.Context) error {
 // tasks are read; to acknowledge them only empties the mailbox.
 func (d *Door) receive(ctx context.Context, m *client.Message) error {
 	if m.InReplyTo == "" && m.CorrelationID == "" {
-		return m.Ack(ctx, "rejected", string(d.Own)+" is a door for A2A clients: it takes answers to their messages, and no messages")
+		return m.Ack(ctx, "rejected",
+			string(d.Own)+" is a door for A2A clients: it takes answers to their messages, and no messages")
 	}
 	d.bells.ring(m.ConversationID, m.InReplyTo)
 	return nil

@@ -38,7 +38,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mecha, isCard, ok := d.route(r.URL.Path)
 	if !ok {
-		refuse(w, http.StatusNotFound, "there is nothing here: a Mecha is at /a2a/NAME^CREW, its card at /a2a/NAME^CREW"+cardPath)
+		refuse(w, http.StatusNotFound, "there is nothing here: a Mecha is at /a2a/NAME^CREW, its card at /a2a/NAME^CREW"+
+			cardPath)
 		return
 	}
 	// Who names a Mecha by --offer shows its card to all; the card says that a token is needed.
@@ -172,7 +173,9 @@ func (d *Door) answerCall(w http.ResponseWriter, r *http.Request, mecha relay.Ad
 }
 
 // call carries a call out.
-func (d *Door) call(w http.ResponseWriter, r *http.Request, c call, mecha relay.Address) (result any, streamed bool, err error) {
+func (d *Door) call(
+	w http.ResponseWriter, r *http.Request, c call, mecha relay.Address,
+) (result any, streamed bool, err error) {
 	var f func(context.Context, relay.Address, json.RawMessage) (any, error)
 	switch c.method {
 	case "SendMessage":
@@ -187,7 +190,8 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, c call, mecha relay.
 		return nil, true, d.sendStreaming(w, r, c, mecha)
 	case "SubscribeToTask":
 		return nil, true, d.subscribe(w, r, c, mecha)
-	case "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig":
+	case "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs",
+		"DeleteTaskPushNotificationConfig":
 		return nil, false, noPush()
 	case "GetExtendedAgentCard":
 		return nil, false, faultf(codeUnsupported, "UNSUPPORTED_OPERATION", "this door has no other card than the public one")
@@ -214,5 +218,6 @@ func checkVersion(r *http.Request, method string) *fault {
 	case len(given) > 16:
 		given = given[:16] + "…"
 	}
-	return faultf(codeVersion, "VERSION_NOT_SUPPORTED", "this door speaks version %s of A2A (SendMessage, GetTask, CancelTask), and not %s", version, relay.Visible(given))
+	return faultf(codeVersion, "VERSION_NOT_SUPPORTED",
+		"this door speaks version %s of A2A (SendMessage, GetTask, CancelTask), and not %s", version, relay.Visible(given))
 }

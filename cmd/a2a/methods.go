@@ -25,7 +25,8 @@ type asked struct {
 // send reads the parameters of SendMessage and SendStreamingMessage, and sends the message.
 func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMessage) (*asked, error) {
 	o := readObject("", params, "message", "configuration")
-	c := readObject("configuration", o.fields["configuration"], "historyLength", "returnImmediately", "taskPushNotificationConfig")
+	c := readObject("configuration", o.fields["configuration"], "historyLength", "returnImmediately",
+		"taskPushNotificationConfig")
 	a := &asked{history: c.whole("historyLength", 0, 1<<31-1), now: c.is("returnImmediately")}
 	if _, given := c.fields["taskPushNotificationConfig"]; given {
 		return nil, noPush()
@@ -41,7 +42,8 @@ func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMes
 	if f != nil {
 		return nil, f
 	}
-	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id), Timeout: d.sendTimeout(), TTL: d.TTL}
+	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id),
+		Timeout: d.sendTimeout(), TTL: d.TTL}
 	if s.task != "" {
 		return a, d.goOn(ctx, mecha, s, payload, m, a)
 	}
@@ -75,7 +77,8 @@ func (d *Door) earlier(ctx context.Context, mecha relay.Address, s *said, payloa
 	}
 	sum := sha256.Sum256(payload)
 	for _, r := range newest {
-		if r.InReplyTo == "" && r.CorrelationID == s.id && r.PayloadSHA256 == hex.EncodeToString(sum[:]) && r.MessageType != typeCancel {
+		if r.InReplyTo == "" && r.CorrelationID == s.id && r.PayloadSHA256 == hex.EncodeToString(sum[:]) &&
+			r.MessageType != typeCancel {
 			return r, nil
 		}
 	}
@@ -94,14 +97,17 @@ func unsent(err error) *fault {
 	f := faultOf(err)
 	var failed *client.SendError
 	if errors.As(err, &failed) && failed.Unknown {
-		f = faultf(codeInternal, "OUTCOME_UNKNOWN", "the relay behind this door did not answer, and may have the message: send it again with the same messageId")
+		f = faultf(codeInternal, "OUTCOME_UNKNOWN",
+			"the relay behind this door did not answer, and may have the message: send it again with the same messageId")
 	}
 	return f
 }
 
 // goOn sends a message that belongs to a task which exists. It answers what the task has
 // come to, so it differs from try to try; therefore the relay is asked whether it is there.
-func (d *Door) goOn(ctx context.Context, mecha relay.Address, s *said, payload []byte, m client.SendOptions, a *asked) error {
+func (d *Door) goOn(
+	ctx context.Context, mecha relay.Address, s *said, payload []byte, m client.SendOptions, a *asked,
+) error {
 	t, err := d.load(ctx, mecha, s.task)
 	if err != nil {
 		return err
@@ -115,7 +121,8 @@ func (d *Door) goOn(ctx context.Context, mecha relay.Address, s *said, payload [
 	}
 	now := t.meaning()
 	if now.state.ended() {
-		return faultf(codeUnsupported, "TASK_ENDED", "the task has ended; send a message without taskId, in its context, to begin another one")
+		return faultf(codeUnsupported, "TASK_ENDED",
+			"the task has ended; send a message without taskId, in its context, to begin another one")
 	}
 	m.ConversationID, m.InReplyTo = t.conversation, now.newest.MessageID
 	_, err = d.Client.Send(ctx, string(mecha), payload, m)
@@ -198,7 +205,8 @@ func (d *Door) cancelTask(ctx context.Context, mecha relay.Address, params json.
 	}
 	if m := t.meaning(); !m.state.ended() {
 		_, err := d.Client.Send(ctx, string(mecha), marshal(map[string]string{"cancel": id}), client.SendOptions{
-			Type: typeCancel, InReplyTo: id, ConversationID: t.conversation, CorrelationID: id, IdempotencyKey: "a2a-cancel-" + id, Timeout: d.sendTimeout(),
+			Type: typeCancel, InReplyTo: id, ConversationID: t.conversation, CorrelationID: id,
+			IdempotencyKey: "a2a-cancel-" + id, Timeout: d.sendTimeout(),
 		})
 		if client.Refused(err, relay.NotAccepted, relay.ConversationFull) {
 			return nil, faultf(codeNotCancelable, "TASK_NOT_CANCELABLE", "the Mecha cannot be told: %s", faultOf(err).Message)
@@ -221,8 +229,10 @@ const listedMessages = 5000
 
 // listTasks answers ListTasks (§3.1.4).
 func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
-	o := readObject("", params, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter", "includeArtifacts")
-	conversation, only, after := o.text("contextId", 128, false), state(o.text("status", 64, false)), o.text("statusTimestampAfter", 64, false)
+	o := readObject("", params, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter",
+		"includeArtifacts")
+	conversation, only, after := o.text("contextId", 128, false), state(o.text("status", 64, false)),
+		o.text("statusTimestampAfter", 64, false)
 	size, history, artifacts := o.whole("pageSize", 1, 100), o.whole("historyLength", 0, 1<<31-1), o.is("includeArtifacts")
 	token := o.text("pageToken", 128, false)
 	begin, ok := placeOf(token)
@@ -314,7 +324,8 @@ func (d *Door) listed(ctx context.Context, t *thread, artifacts bool, history *i
 }
 
 func noPush() *fault {
-	return faultf(codeNoPush, "PUSH_NOTIFICATION_NOT_SUPPORTED", "this door has no push notifications: ask with GetTask, or follow the task with SubscribeToTask")
+	return faultf(codeNoPush, "PUSH_NOTIFICATION_NOT_SUPPORTED",
+		"this door has no push notifications: ask with GetTask, or follow the task with SubscribeToTask")
 }
 
 func firstFault(all ...*fault) *fault {

@@ -33,8 +33,10 @@ func readSaid(text json.RawMessage) (*said, *fault) {
 	if len(text) == 0 || strict.IsNull(text) {
 		return nil, wrong("message", "is required")
 	}
-	o := readObject("message", text, "messageId", "contextId", "taskId", "role", "parts", "metadata", "extensions", "referenceTaskIds")
-	s := &said{id: o.text("messageId", longestID, true), context: o.text("contextId", 128, false), task: o.text("taskId", longestID, false)}
+	o := readObject("message", text, "messageId", "contextId", "taskId", "role", "parts", "metadata", "extensions",
+		"referenceTaskIds")
+	s := &said{id: o.text("messageId", longestID, true), context: o.text("contextId", 128, false),
+		task: o.text("taskId", longestID, false)}
 	if strings.ContainsFunc(s.id, unicode.IsControl) {
 		o.failed("messageId", "must have no control characters")
 	}
@@ -113,7 +115,8 @@ func readPart(name string, raw json.RawMessage) (c content, f *fault) {
 	if o.fault != nil {
 		return c, o.fault
 	}
-	c.plain = !hasMetadata && file == "" && (media == "" || c.text != nil && media == "text/plain" || c.data != nil && media == "application/json")
+	c.plain = !hasMetadata && file == "" && (media == "" || c.text != nil && media == "text/plain" ||
+		c.data != nil && media == "application/json")
 	return c, nil
 }
 

@@ -17,7 +17,9 @@ import (
 // get asks the relay. While it is away or overloaded, it is asked again until the door's
 // patience is over.
 func (d *Door) get(ctx context.Context, path string, out any) error {
-	return client.Retry(ctx, d.Patience, func(ctx context.Context) error { return d.Client.Call(ctx, "GET", path, nil, out) })
+	return client.Retry(ctx, d.Patience, func(ctx context.Context) error {
+		return d.Client.Call(ctx, "GET", path, nil, out)
+	})
 }
 
 // sendTimeout is the door's patience as client.SendOptions have it.
@@ -171,7 +173,8 @@ func (d *Door) after(ctx context.Context, t *trace, mecha relay.Address) ([]*rec
 		}
 		add(&t.Message)
 	}
-	slices.SortFunc(all, func(a, b *record) int { return strings.Compare(a.MessageID, b.MessageID) }) // which is commit order
+	// which is commit order
+	slices.SortFunc(all, func(a, b *record) int { return strings.Compare(a.MessageID, b.MessageID) })
 	return all, nil
 }
 
@@ -204,7 +207,9 @@ func (d *Door) records(ctx context.Context, path string, q url.Values, most int)
 // it to each. It ends when each returns false, with ctx, with the door, or with an error
 // that time does not heal; while the relay is away, it goes on. It calls idle after each
 // wait, at least every Config.LookAgain, and ends when that returns false.
-func (d *Door) follow(ctx context.Context, mecha relay.Address, id, conversation string, each func(*load) bool, idle func() bool) error {
+func (d *Door) follow(
+	ctx context.Context, mecha relay.Address, id, conversation string, each func(*load) bool, idle func() bool,
+) error {
 	bell := d.bells.hang(id, conversation) // before the first look, so that nothing is missed
 	defer bell.remove()
 	for {

@@ -49,7 +49,8 @@ type errorInfo struct {
 
 // faultf makes an error of A2A. reason names it for programs.
 func faultf(code int, reason, format string, args ...any) *fault {
-	return &fault{code, fmt.Sprintf(format, args...), []any{errorInfo{Type: errorInfoType, Reason: reason, Domain: errorDomain}}}
+	return &fault{code, fmt.Sprintf(format, args...),
+		[]any{errorInfo{Type: errorInfoType, Reason: reason, Domain: errorDomain}}}
 }
 
 func noTask(id string) *fault {
@@ -95,7 +96,8 @@ func readCall(body []byte) (call, *fault) {
 	case !given:
 		return c, &fault{Code: codeRequest, Message: "id is missing: a notification has no effect here"}
 	case len(id) > longestID || id[0] != '"' && id[0] != '-' && (id[0] < '0' || id[0] > '9'):
-		return c, &fault{Code: codeRequest, Message: fmt.Sprintf("id must be a string or a number of at most %d bytes", longestID)}
+		return c, &fault{Code: codeRequest, Message: fmt.Sprintf("id must be a string or a number of at most %d bytes",
+			longestID)}
 	}
 	c.id = id
 	version, _ := strict.String(m["jsonrpc"])

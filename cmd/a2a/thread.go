@@ -131,7 +131,8 @@ func (t *thread) meaning() *meaning {
 			continue
 		}
 		m.newest = r
-		if (r.MessageType == typeInput || r.MessageType == typeAuth) && !(final(question) && r.CreatedAt > question.AcknowledgedAt) {
+		if (r.MessageType == typeInput || r.MessageType == typeAuth) &&
+			!(final(question) && r.CreatedAt > question.AcknowledgedAt) {
 			m.asks = r
 			m.history = append(m.history, r)
 			continue
@@ -200,7 +201,8 @@ func find(all []*thread, id string) *thread {
 // read. history is how many messages it has at most; nil: all.
 func (t *thread) task(verdict string, history *int) *task {
 	m := t.meaning()
-	v := &task{ID: t.id, ContextID: t.conversation, Status: status{State: m.state, Timestamp: m.at}, Artifacts: []artifact{}}
+	v := &task{ID: t.id, ContextID: t.conversation, Status: status{State: m.state, Timestamp: m.at},
+		Artifacts: []artifact{}}
 	for _, r := range m.answers {
 		v.Artifacts = append(v.Artifacts, artifact{r.MessageID, partsOf(r.Payload)})
 	}
@@ -211,7 +213,8 @@ func (t *thread) task(verdict string, history *int) *task {
 	case m.asks != nil:
 		v.Status.Message = t.says(m.asks.MessageID, partsOf(m.asks.Payload))
 	case m.text != "":
-		v.Status.Message = t.says(t.id+"."+strings.ToLower(strings.TrimPrefix(string(m.state), "TASK_STATE_")), []part{textPart(m.text)})
+		v.Status.Message = t.says(t.id+"."+strings.ToLower(strings.TrimPrefix(string(m.state), "TASK_STATE_")),
+			[]part{textPart(m.text)})
 	}
 	if history != nil {
 		m.history = m.history[max(0, len(m.history)-*history):]

@@ -35,33 +35,46 @@ var cases []Case
 func init() {
 	cases = []Case{
 		{Name: "plain", Does: "nothing wrong", questions: 20, run: converse,
-			Must: "Answer each question once, in its conversation and with in_reply_to; acknowledge it as completed, once the answer is accepted; put no key and no payload on stderr."},
-		{Name: "signatures", Does: "refuses requests without a signature", questions: 5, flags: []string{"--require-message-signature"}, run: converse,
+			Must: "Answer each question once, in its conversation and with in_reply_to; acknowledge it as completed, " +
+				"once the answer is accepted; put no key and no payload on stderr."},
+		{Name: "signatures", Does: "refuses requests without a signature", questions: 5,
+			flags: []string{"--require-message-signature"}, run: converse,
 			Must: "Sign every request, the handshake included, over the very bytes that are sent."},
-		{Name: "lost-answer", Does: "drops the connection after the commit of a message or an ack, and before the answer", questions: 6, faults: lostAnswer, run: converse,
+		{Name: "lost-answer", Does: "drops the connection after the commit of a message or an ack, and before the answer",
+			questions: 6, faults: lostAnswer, run: converse,
 			Must: "Give every send an Idempotency-Key, and repeat it with that key and the same body until there is an answer."},
-		{Name: "lost-ack", Role: Worker, Does: "drops the connection with an ack that the relay has not got", questions: 6, faults: lostAck, run: converse,
-			Must: "Repeat an ack that may be lost, at the latest when the message comes again; do not answer that message again."},
-		{Name: "retry-after", Does: "answers 429 and 503 with Retry-After, handshakes and polls too", questions: 3, faults: retryAfter, run: converse,
+		{Name: "lost-ack", Role: Worker, Does: "drops the connection with an ack that the relay has not got", questions: 6,
+			faults: lostAck, run: converse, Must: "Repeat an ack that may be lost, at the latest when the message comes " +
+				"again; do not answer that message again."},
+		{Name: "retry-after", Does: "answers 429 and 503 with Retry-After, handshakes and polls too", questions: 3,
+			faults: retryAfter, run: converse,
 			Must: "After a 429 or 503, repeat the request, but not before the seconds of Retry-After are over."},
 		{Name: "restart", Does: "is killed twice (kill -9), and is away for a while", questions: 20, run: restarts,
-			Must: "Connect again with growing pauses, and go on where you were: a request without an answer is repeated, a socket is opened again."},
-		{Name: "cut", Does: "cuts sockets in the middle of a frame, and polls in the middle of the answer", questions: 12, faults: cut, run: converse,
-			Must: "Throw away what came in half, connect again, and miss no message for it."},
-		{Name: "duplicates", Does: "cuts sockets, and pushes again what it pushed before; a poll gets the same page twice", questions: 10, faults: duplicates, run: converse,
+			Must: "Connect again with growing pauses, and go on where you were: a request without an answer is repeated, " +
+				"a socket is opened again."},
+		{Name: "cut", Does: "cuts sockets in the middle of a frame, and polls in the middle of the answer", questions: 12,
+			faults: cut, run: converse, Must: "Throw away what came in half, connect again, and miss no message for it."},
+		{Name: "duplicates", Does: "cuts sockets, and pushes again what it pushed before; a poll gets the same page twice",
+			questions: 10, faults: duplicates, run: converse,
 			Must: "Recognise a message by its message_id, and handle it once: no second answer, no second line."},
-		{Name: "slow", Does: "takes seconds for an answer, and sends bytes in small pieces", questions: 3, faults: slow, run: converse,
+		{Name: "slow", Does: "takes seconds for an answer, and sends bytes in small pieces", questions: 3,
+			faults: slow, run: converse,
 			Must: "Wait at least 10 seconds for an answer, and read frames and bodies that come in pieces."},
-		{Name: "order", Role: Asker, Does: "has a worker that answers late and in another order, and a stranger who answers first", questions: 5, strangers: true, run: converse,
-			Must: "Take for the answer only the message whose in_reply_to is the question: not what came next, nor what looks like it."},
-		{Name: "killed", Role: Worker, Does: "lets the worker be killed (kill -9) while it sends an answer, and started again", questions: 3, oneByOne: true, run: kills,
+		{Name: "order", Role: Asker, Does: "has a worker that answers late and in another order, " +
+			"and a stranger who answers first", questions: 5, strangers: true, run: converse,
+			Must: "Take for the answer only the message whose in_reply_to is the question: " +
+				"not what came next, nor what looks like it."},
+		{Name: "killed", Role: Worker, Does: "lets the worker be killed (kill -9) while it sends an answer, " +
+			"and started again", questions: 3, oneByOne: true, run: kills,
 			Must: "Acknowledge a message only when it has been handled: what was not finished comes again after a crash."},
 		{Name: "refused", Role: Asker, Does: "knows no such recipient", questions: 1, ends: true, run: unknownRecipient,
 			Must: "Do not repeat what is refused for good (4xx other than 429); exit with 1, and put the code on stderr."},
-		{Name: "revoked-asker", Role: Asker, Does: "revokes the key while the asker waits", questions: 2, silent: true, ends: true, run: revokedAsker,
-			Must: "End by yourself when the key is refused (401, close code 1008); exit with 1, and put the code key_revoked on stderr."},
-		{Name: "revoked-worker", Role: Worker, Does: "revokes the key while the worker listens", questions: 2, ends: true, run: revokedWorker,
-			Must: "End by yourself when the key is refused (401, close code 1008); exit with 1, and put the code key_revoked on stderr."},
+		{Name: "revoked-asker", Role: Asker, Does: "revokes the key while the asker waits", questions: 2, silent: true,
+			ends: true, run: revokedAsker, Must: "End by yourself when the key is refused (401, close code 1008); " +
+				"exit with 1, and put the code key_revoked on stderr."},
+		{Name: "revoked-worker", Role: Worker, Does: "revokes the key while the worker listens", questions: 2, ends: true,
+			run: revokedWorker, Must: "End by yourself when the key is refused (401, close code 1008); " +
+				"exit with 1, and put the code key_revoked on stderr."},
 	}
 }
 

@@ -41,8 +41,9 @@ func checkNonce(s *session) error {
 
 func checkTimestampForms(s *session) error {
 	east := time.FixedZone("", 5*3600+1800)
-	for _, timestamp := range []string{now(), time.Now().UTC().Format("2006-01-02T15:04:05.123Z07:00"), time.Now().UTC().Format(time.RFC3339Nano),
-		time.Now().In(east).Format(time.RFC3339), time.Now().UTC().Format("2006-01-02T15:04:05") + "+00:00"} {
+	for _, timestamp := range []string{now(), time.Now().UTC().Format("2006-01-02T15:04:05.123Z07:00"),
+		time.Now().UTC().Format(time.RFC3339Nano), time.Now().In(east).Format(time.RFC3339),
+		time.Now().UTC().Format("2006-01-02T15:04:05") + "+00:00"} {
 		r, err := s.doAt(s.first, timestamp, "GET", s.first.history("limit=1"), "")
 		if err != nil {
 			return err
@@ -60,7 +61,8 @@ func checkSignature(s *session) error {
 		return fmt.Errorf("signed, with an empty body: %w", err)
 	}
 	for _, p := range append(payloads, `{"wide":"`+strings.Repeat("ä", 5000)+`"}`) {
-		for _, body := range []string{s.message(s.first, s.second, p, ""), " " + s.message(s.first, s.second, p, "") + "\n", strings.Replace(s.message(s.first, s.second, p, ""), ",", " ,\r\n\t", 1)} {
+		for _, body := range []string{s.message(s.first, s.second, p, ""), " " + s.message(s.first, s.second, p, "") + "\n",
+			strings.Replace(s.message(s.first, s.second, p, ""), ",", " ,\r\n\t", 1)} {
 			if _, err := s.sendBody(s.first, s.second, body); err != nil {
 				return fmt.Errorf("signed: %w", err)
 			}

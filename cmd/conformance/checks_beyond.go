@@ -40,9 +40,11 @@ var beyondChecks = []Check{
 	{Name: "record", Section: "protocol §3", Beyond: true, judge: checkRecord,
 		Must: "Show the state and the ack of a message in its record."},
 	{Name: "history", Section: "protocol §3", Beyond: true, judge: checkHistory,
-		Must: "Answer a history with {messages, has_more, next_cursor, limit}, to its Mecha alone, and 404 for a cursor that never was."},
+		Must: "Answer a history with {messages, has_more, next_cursor, limit}, to its Mecha alone, and 404 for a cursor " +
+			"that never was."},
 	{Name: "reply", Section: "protocol §3", Beyond: true, judge: checkReply,
-		Must: "Put an answer with in_reply_to into the conversation of its question, and give it to a sender who waits (Prefer: wait)."},
+		Must: "Put an answer with in_reply_to into the conversation of its question, and give it to a sender who waits " +
+			"(Prefer: wait)."},
 	{Name: "claim", Section: "protocol §3", Beyond: true, judge: checkClaim,
 		Must: "Give a pending message to one worker at a time."},
 	{Name: "socket-events", Section: "protocol §4", Beyond: true, judge: checkEvents,
@@ -80,7 +82,8 @@ func checkNonceOnce(s *session) error {
 	if err := s.succeeds(s.first, "GET", s.first.history("limit=1"), "", fixed); err != nil {
 		return err
 	}
-	if err := s.refusedAs(http.StatusUnauthorized, relay.NonceReused, s.first, "GET", s.first.history("limit=2"), "", fixed); err != nil {
+	if err := s.refusedAs(http.StatusUnauthorized, relay.NonceReused, s.first, "GET", s.first.history("limit=2"), "",
+		fixed); err != nil {
 		return err
 	}
 	return s.noSocket("with a nonce that was used", s.first, fixed)
@@ -124,10 +127,12 @@ func checkIdempotency(s *session) error {
 		return err
 	}
 	var two sent
-	if r.status != http.StatusCreated || json.Unmarshal(r.body, &two) != nil || two.MessageID != one.MessageID || r.header.Get("Idempotent-Replayed") != "true" {
+	if r.status != http.StatusCreated || json.Unmarshal(r.body, &two) != nil || two.MessageID != one.MessageID ||
+		r.header.Get("Idempotent-Replayed") != "true" {
 		return fmt.Errorf("the retry is not answered with the first 201 (%s): %v", one.MessageID, r)
 	}
-	return s.refusedAs(http.StatusUnprocessableEntity, relay.IdempotencyKeyReused, s.first, "POST", messagesPath, s.message(s.first, s.second, `{"other":1}`, ""), key)
+	return s.refusedAs(http.StatusUnprocessableEntity, relay.IdempotencyKeyReused, s.first, "POST",
+		messagesPath, s.message(s.first, s.second, `{"other":1}`, ""), key)
 }
 
 func checkPayloadBytes(s *session) error {
@@ -163,7 +168,8 @@ func checkStrict(s *session) error {
 }
 
 func checkSender(s *session) error {
-	return s.refusedAs(http.StatusForbidden, relay.SenderMismatch, s.first, "POST", messagesPath, s.message(s.second, s.second, `{}`, ""))
+	return s.refusedAs(http.StatusForbidden, relay.SenderMismatch, s.first, "POST",
+		messagesPath, s.message(s.second, s.second, `{}`, ""))
 }
 
 func checkRecipient(s *session) error {
@@ -189,7 +195,8 @@ func checkAckRules(s *session) error {
 			return err
 		}
 		if answer.State != relay.Acknowledged.String() || answer.Duplicate == nil || *answer.Duplicate != again {
-			return fmt.Errorf("an ack is not answered with state acknowledged and duplicate %v, but with state %q", again, answer.State)
+			return fmt.Errorf("an ack is not answered with state acknowledged and duplicate %v, but with state %q",
+				again, answer.State)
 		}
 	}
 	return s.refusedAs(http.StatusConflict, relay.AlreadyAcknowledged, s.second, "POST", path, s.ackBody("failed"))
@@ -229,16 +236,19 @@ func checkHistory(s *session) error {
 		Next     *string `json:"next_cursor"`
 		Limit    int
 	}
-	if err := s.object(&page, s.second, "GET", s.second.history("limit=1&since_message_id="+all[0].MessageID), ""); err != nil {
+	if err := s.object(&page, s.second, "GET", s.second.history("limit=1&since_message_id="+all[0].MessageID),
+		""); err != nil {
 		return err
 	}
-	if len(page.Messages) != 1 || page.Messages[0].MessageID != all[1].MessageID || page.HasMore == nil || page.Next == nil || *page.Next != all[1].MessageID || page.Limit != 1 {
+	if len(page.Messages) != 1 || page.Messages[0].MessageID != all[1].MessageID || page.HasMore == nil ||
+		page.Next == nil || *page.Next != all[1].MessageID || page.Limit != 1 {
 		return fmt.Errorf("a page of one message is not {messages, has_more, next_cursor, limit}")
 	}
 	if err := s.refused("the history of another Mecha", s.first, "GET", s.second.history(""), ""); err != nil {
 		return err
 	}
-	return s.refusedAs(http.StatusNotFound, relay.CursorNotFound, s.first, "GET", s.first.history("since_message_id=msg_00000000000000000000000000"), "")
+	return s.refusedAs(http.StatusNotFound, relay.CursorNotFound, s.first, "GET",
+		s.first.history("since_message_id=msg_00000000000000000000000000"), "")
 }
 
 func checkReply(s *session) error {
@@ -285,7 +295,8 @@ func checkClaim(s *session) error {
 	}
 	for i, want := range []bool{true, false} {
 		var page struct{ Messages []sent }
-		if err := s.object(&page, s.second, "POST", s.second.path()+"/claim", `{"limit":100,"lease_seconds":60}`); err != nil {
+		if err := s.object(&page, s.second, "POST", s.second.path()+"/claim",
+			`{"limit":100,"lease_seconds":60}`); err != nil {
 			return err
 		}
 		got := false
@@ -321,11 +332,14 @@ func checkEvents(s *session) error {
 	if err := theirs.ack(m.MessageID, "completed"); err != nil {
 		return err
 	}
-	if _, err := theirs.next("ack_ok", func(h *heard) bool { return h.Type == "ack_ok" && h.MessageID == m.MessageID }); err != nil {
+	if _, err := theirs.next("ack_ok", func(h *heard) bool {
+		return h.Type == "ack_ok" && h.MessageID == m.MessageID
+	}); err != nil {
 		return err
 	}
 	_, err = mine.next("the receipt", func(h *heard) bool {
-		return h.Type == "receipt" && h.MessageID == m.MessageID && h.State == relay.Acknowledged.String() && h.Status == "completed"
+		return h.Type == "receipt" && h.MessageID == m.MessageID && h.State == relay.Acknowledged.String() &&
+			h.Status == "completed"
 	})
 	return err
 }
@@ -339,9 +353,11 @@ func checkSocketSend(s *session) error {
 	signed := func(ref, message string) []byte {
 		timestamp, nonce := now(), rand.Text()
 		sum := encode(relay.Sign(s.first.secret(), []byte(message), nonce, timestamp))
-		return fmt.Appendf(nil, `{"type":"send","ref":%q,"message":%s,"nonce":%q,"timestamp":%q,"signature":%q}`, ref, message, nonce, timestamp, sum)
+		return fmt.Appendf(nil, `{"type":"send","ref":%q,"message":%s,"nonce":%q,"timestamp":%q,"signature":%q}`,
+			ref, message, nonce, timestamp, sum)
 	}
-	err = e.socket.SendText(signed("good", s.message(s.first, s.second, `{}`, "")), signed("bad", `{"to":"nobody","payload":{}}`))
+	err = e.socket.SendText(signed("good", s.message(s.first, s.second, `{}`, "")),
+		signed("bad", `{"to":"nobody","payload":{}}`))
 	if err != nil {
 		return err
 	}
@@ -362,7 +378,8 @@ func checkSocketFaults(s *session) error {
 		return err
 	}
 	defer e.close()
-	for _, text := range []string{`nonsense`, `{"type":"unknown"}`, `{"type":"ack","message_id":"msg_0","status":"completed","client_ts":"` + now() + `"}`} {
+	for _, text := range []string{`nonsense`, `{"type":"unknown"}`,
+		`{"type":"ack","message_id":"msg_0","status":"completed","client_ts":"` + now() + `"}`} {
 		if err := e.socket.SendText([]byte(text)); err != nil {
 			return err
 		}
@@ -383,8 +400,10 @@ func checkProblems(s *session) error {
 		return err
 	}
 	var problem struct{ Type, Title, Detail, Code string }
-	if r.status != http.StatusNotFound || r.header.Get("Content-Type") != "application/problem+json" || json.Unmarshal(r.body, &problem) != nil || problem.Code == "" || problem.Detail == "" {
-		return fmt.Errorf("the refusal of an unknown message is no problem document: %v (%s)", r, r.header.Get("Content-Type"))
+	if r.status != http.StatusNotFound || r.header.Get("Content-Type") != "application/problem+json" ||
+		json.Unmarshal(r.body, &problem) != nil || problem.Code == "" || problem.Detail == "" {
+		return fmt.Errorf("the refusal of an unknown message is no problem document: %v (%s)",
+			r, r.header.Get("Content-Type"))
 	}
 	if bytes.Contains(r.body, []byte(s.first.Key)) || r.header.Get("X-Request-Id") == "" {
 		return errors.New("a refusal has no X-Request-Id, or repeats the key")

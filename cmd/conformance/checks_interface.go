@@ -104,7 +104,8 @@ func checkConversation(s *session) error {
 }
 
 // payloads are objects in which servers have been wrong.
-var payloads = []string{`{}`, `{"text":"Grüezi 你好 🙂"}`, `{"a":{"b":[1,2.50,-3e2,null,true,{"c":[]}]}}`, `{"":"","a b":"\u0000\ud83d\ude42","|":"a|b"}`}
+var payloads = []string{`{}`, `{"text":"Grüezi 你好 🙂"}`, `{"a":{"b":[1,2.50,-3e2,null,true,{"c":[]}]}}`,
+	`{"":"","a b":"\u0000\ud83d\ude42","|":"a|b"}`}
 
 func checkPayload(s *session) error {
 	for _, p := range payloads {
@@ -193,7 +194,8 @@ func checkList(s *session) error {
 		return err
 	}
 	for _, as := range []*peer{s.first, s.second} {
-		n, err := s.listed(as, "limit=1000&since="+url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)), all)
+		n, err := s.listed(as, "limit=1000&since="+url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)),
+			all)
 		if err != nil || n != len(all) {
 			return fmt.Errorf("the list of %s has %d of 3 messages: %v", as.Address, n, err)
 		}
@@ -231,7 +233,8 @@ func checkListCursor(s *session) error {
 	}
 	after, err := s.listed(s.second, query, all[3:])
 	if err == nil && (before != 0 || after != 2) {
-		err = fmt.Errorf("after the third of 5 messages, the list has %d of the 2 before it, and %d of the 2 after it", before, after)
+		err = fmt.Errorf("after the third of 5 messages, the list has %d of the 2 before it, and %d of the 2 after it",
+			before, after)
 	}
 	return err
 }
@@ -242,7 +245,8 @@ func checkListLimit(s *session) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.listed(s.second, "limit=2&since="+url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))+"&since_message_id="+all[0].MessageID, all[1:])
+	n, err := s.listed(s.second, "limit=2&since="+url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))+
+		"&since_message_id="+all[0].MessageID, all[1:])
 	if err == nil && (n < 2 || n > 3) {
 		err = fmt.Errorf("with limit=2, the list has %d of 4 messages", n)
 	}

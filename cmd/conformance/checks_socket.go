@@ -24,8 +24,9 @@ func checkPush(s *session) error {
 	if err != nil {
 		return err
 	}
-	for field, pair := range map[string][2]string{"from": {h.From, string(s.first.Address)}, "to": {h.To, string(s.second.Address)},
-		"conversation_id": {h.ConversationID, m.ConversationID}, "message_type": {h.MessageType, "conformance"}} {
+	for field, pair := range map[string][2]string{"from": {h.From, string(s.first.Address)},
+		"to": {h.To, string(s.second.Address)}, "conversation_id": {h.ConversationID, m.ConversationID},
+		"message_type": {h.MessageType, "conformance"}} {
 		if pair[0] != pair[1] {
 			return fmt.Errorf("%s is %q in the envelope, not %q", field, pair[0], pair[1])
 		}
@@ -35,7 +36,8 @@ func checkPush(s *session) error {
 		return err
 	}
 	var got, want any
-	if json.Unmarshal(text, &got) != nil || json.Unmarshal([]byte(payload), &want) != nil || !reflect.DeepEqual(got, want) {
+	if json.Unmarshal(text, &got) != nil || json.Unmarshal([]byte(payload), &want) != nil ||
+		!reflect.DeepEqual(got, want) {
 		return fmt.Errorf("payload_base64 is %s, not %s", relay.Visible(string(text)), payload)
 	}
 	return isTime("created_at", h.CreatedAt)

@@ -11,6 +11,7 @@ var documentation embed.FS
 
 func init() {
 	docs.Register(docs.Ring{Name: "conformance", Files: documentation, Pages: []docs.Page{
-		{Name: "conformance", Place: 45, Part: docs.Writing, About: "judge your own client, in any language, or your own server"},
+		{Name: "conformance", Place: 45, Part: docs.Writing,
+			About: "judge your own client, in any language, or your own server"},
 	}})
 }

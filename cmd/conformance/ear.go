@@ -176,5 +176,6 @@ func (h *heard) payload() ([]byte, error) {
 func (s *session) noSocket(what string, as *peer, change change) error {
 	path := "/api/v1/ws" + as.path()[len("/api/v1"):]
 	return s.refused("a handshake "+what, as, "GET", path, "", both(change,
-		with("Connection", "Upgrade"), with("Upgrade", "websocket"), with("Sec-WebSocket-Version", "13"), with("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")))
+		with("Connection", "Upgrade"), with("Upgrade", "websocket"), with("Sec-WebSocket-Version", "13"),
+		with("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")))
 }

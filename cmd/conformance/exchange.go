@@ -39,7 +39,8 @@ func (e *exchange) isAck() bool {
 }
 
 func (e *exchange) isHistory() bool {
-	return e.method == http.MethodGet && strings.HasPrefix(e.path, "/api/v1/mecha/") && strings.HasSuffix(e.path, "/messages")
+	return e.method == http.MethodGet && strings.HasPrefix(e.path, "/api/v1/mecha/") &&
+		strings.HasSuffix(e.path, "/messages")
 }
 
 // subject names what the request is about: a retry has the same, though its query, or the
@@ -96,7 +97,8 @@ func reuse(all []*exchange) (why []string) {
 		}
 		same := first.method == e.method && first.target == e.target && bytes.Equal(first.body, e.body)
 		if !same || first.status != 0 {
-			return []string{fmt.Sprintf("%s %s has the nonce of an earlier request (%s %s)", e.method, e.path, first.method, first.path)}
+			return []string{fmt.Sprintf("%s %s has the nonce of an earlier request (%s %s)",
+				e.method, e.path, first.method, first.path)}
 		}
 		seen[use{e.key, e.nonce}] = e
 	}

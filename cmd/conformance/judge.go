@@ -240,7 +240,8 @@ func (t *trial) judgeLines(p *program) {
 // payload is what a payload looks like in the output of a program: as JSON, as the text of
 // an object in another language, or in Base64.
 var payload = regexp.MustCompile(`[{\[]\s*["']?(n|echo)["']?\s*[:=]\s*\d|` +
-	base64.StdEncoding.EncodeToString([]byte(`{"n":`))[:6] + `|` + base64.StdEncoding.EncodeToString([]byte(`{"echo":`))[:9])
+	base64.StdEncoding.EncodeToString([]byte(`{"n":`))[:6] + `|` +
+	base64.StdEncoding.EncodeToString([]byte(`{"echo":`))[:9])
 
 // judgeStderr wants no secrets there, and nothing that others wrote.
 func (t *trial) judgeStderr(p *program) {

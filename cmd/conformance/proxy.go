@@ -70,7 +70,8 @@ func newProxy(f faults) (*proxy, error) {
 	}
 	p := &proxy{faults: f, url: "http://" + l.Addr().String(), subjects: map[string]int{}, sockets: map[string]int{},
 		pushed: map[string][][]byte{}, stale: map[string][]byte{}, pages: map[string]int{}, conns: map[net.Conn]bool{},
-		transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}} // a kept connection would hide restarts
+		// a kept connection would hide restarts
+		transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0)}
 	p.ended.Go(func() { p.server.Serve(l) }) // its error is that of Close
 	return p, nil
@@ -214,8 +215,10 @@ func pause(r *http.Request, d time.Duration) {
 
 // refuse answers as a relay does that is overloaded, or whose limit is reached.
 func (p *proxy) refuse(w http.ResponseWriter, e *exchange, f fate) {
-	code := map[int]string{http.StatusTooManyRequests: "rate_limited", http.StatusServiceUnavailable: "overloaded"}[f.status]
-	text := fmt.Sprintf(`{"type":"about:blank","title":%q,"status":%d,"code":%[3]q,"error":%[3]q,"detail":"refused by relay conformance","message":"refused by relay conformance"}`,
+	code := map[int]string{http.StatusTooManyRequests: "rate_limited",
+		http.StatusServiceUnavailable: "overloaded"}[f.status]
+	text := fmt.Sprintf(`{"type":"about:blank","title":%q,"status":%d,"code":%[3]q,"error":%[3]q,"detail":"refused by `+
+		`relay conformance","message":"refused by relay conformance"}`,
 		http.StatusText(f.status), f.status, code)
 	after := strconv.Itoa(int(f.retryAfter.Seconds()))
 	w.Header().Set("Retry-After", after)
@@ -239,8 +242,9 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, e *exchange, f f
 		hangUp()
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
-	out := &http.Request{Method: r.Method, URL: &url.URL{Scheme: "http", Host: host, Opaque: path, RawQuery: query}, Host: r.Host,
-		Header: r.Header.Clone(), Body: io.NopCloser(bytes.NewReader(e.body)), ContentLength: int64(len(e.body))}
+	out := &http.Request{Method: r.Method, URL: &url.URL{Scheme: "http", Host: host, Opaque: path, RawQuery: query},
+		Host: r.Host, Header: r.Header.Clone(), Body: io.NopCloser(bytes.NewReader(e.body)),
+		ContentLength: int64(len(e.body))}
 	if len(e.body) == 0 {
 		out.Body = http.NoBody
 	}

@@ -88,7 +88,9 @@ type item struct {
 // pending returns the messages that are pending. If there are none, it waits a few seconds for one.
 func (p *party) pending(ctx context.Context, seconds int) ([]item, error) {
 	var page struct{ Messages []item }
-	err := p.call(ctx, "GET", fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&include=payload&limit=1000&wait=%d", p.address, seconds), "", nil, &page)
+	err := p.call(ctx, "GET",
+		fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&include=payload&limit=1000&wait=%d",
+			p.address, seconds), "", nil, &page)
 	return page.Messages, err
 }
 
@@ -149,7 +151,8 @@ func (t *trial) answerAsStranger(ctx context.Context, all []item) error {
 	p, err := t.party(t.stranger)
 	for _, m := range all {
 		if err == nil && m.Payload.N != nil {
-			_, err = p.send(ctx, "stranger-"+m.ID, map[string]any{"to": t.asker.address, "payload": map[string]int{"echo": *m.Payload.N}})
+			_, err = p.send(ctx, "stranger-"+m.ID,
+				map[string]any{"to": t.asker.address, "payload": map[string]int{"echo": *m.Payload.N}})
 		}
 	}
 	return err
@@ -164,7 +167,8 @@ func (t *trial) ask(ctx context.Context) error {
 	}
 	open := map[string]bool{}
 	for n := 1; n <= t.questions; n++ {
-		id, err := p.send(ctx, fmt.Sprintf("question-%d", n), map[string]any{"to": t.worker.address, "payload": map[string]int{"n": n}})
+		id, err := p.send(ctx, fmt.Sprintf("question-%d", n),
+			map[string]any{"to": t.worker.address, "payload": map[string]int{"n": n}})
 		if err != nil {
 			return err
 		}

@@ -130,8 +130,9 @@ type sent struct {
 func newSession(ctx context.Context, c ServerConfig) (*session, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = c.TLS.Clone()
-	s := &session{ctx: ctx, url: strings.TrimSuffix(c.URL, "/"), hearing: cmp.Or(c.Hearing, 10*time.Second), silence: cmp.Or(c.Silence, 1500*time.Millisecond), http: &http.Client{Timeout: 60 * time.Second, Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	s := &session{ctx: ctx, url: strings.TrimSuffix(c.URL, "/"), hearing: cmp.Or(c.Hearing, 10*time.Second),
+		silence: cmp.Or(c.Silence, 1500*time.Millisecond), http: &http.Client{Timeout: 60 * time.Second, Transport: transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	for _, one := range []struct {
 		flag string
 		of   Credentials
@@ -293,7 +294,8 @@ func (s *session) refusedAs(status int, code relay.Code, as *peer, method, path,
 // message makes the body of a send. payload is JSON; more are further fields, as in
 // `,"conversation_id":"…"`.
 func (s *session) message(from, to *peer, payload, more string) string {
-	return fmt.Sprintf(`{"version":"1.0","from":%q,"to":%q,"payload":%s,"message_type":"conformance","priority":"normal","correlation_id":%q%s}`,
+	return fmt.Sprintf(`{"version":"1.0","from":%q,"to":%q,"payload":%s,"message_type":"conformance",`+
+		`"priority":"normal","correlation_id":%q%s}`,
 		from.Address, to.Address, payload, rand.Text(), more)
 }
 

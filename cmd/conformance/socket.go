@@ -217,7 +217,8 @@ func (p *proxy) up(s *socket, in *bufio.Reader, relay net.Conn, opened *exchange
 		fate := passFrame
 		if read := readFrame(plain); read != nil {
 			if read.Nonce != "" {
-				p.note(&exchange{at: time.Now(), key: s.key, method: "frame", target: read.Type, path: read.Type, nonce: read.Nonce, body: read.Message})
+				p.note(&exchange{at: time.Now(), key: s.key, method: "frame", target: read.Type, path: read.Type, nonce: read.Nonce,
+					body: read.Message})
 			}
 			if p.frame != nil {
 				fate = p.struckBy(p.frame(s, read))

@@ -154,7 +154,8 @@ func (t *trial) start(ctx context.Context) (err error) {
 			name string
 			to   *mecha
 		}{{Asker, &t.asker}, {Worker, &t.worker}, {"stranger", &t.stranger}} {
-			k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(m.name + "^" + crew), Label: "relay conformance"})
+			k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(m.name + "^" + crew),
+				Label: "relay conformance"})
 			if err != nil {
 				return err
 			}

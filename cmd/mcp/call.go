@@ -111,7 +111,8 @@ func messagePath(id string) (string, error) {
 	case id == "":
 		return "", invalid("message_id is missing")
 	case strings.ContainsFunc(id, notInIDs):
-		return "", refused(&client.Refusal{Status: http.StatusNotFound, Code: relay.MessageNotFound, Detail: "this is no message_id"})
+		return "", refused(&client.Refusal{Status: http.StatusNotFound, Code: relay.MessageNotFound,
+			Detail: "this is no message_id"})
 	}
 	return "/api/v1/messages/" + id, nil
 }
@@ -159,7 +160,8 @@ type message struct {
 
 // shown is a record as an answer has it: to, state and ack are for the caller to add.
 func (r *record) shown(from, most int) (m message, err error) {
-	m = message{MessageID: r.MessageID, From: r.From, At: r.CreatedAt, ConversationID: r.ConversationID, InReplyTo: r.InReplyTo, ExpiresAt: r.ExpiresAt, Signed: r.Signed}
+	m = message{MessageID: r.MessageID, From: r.From, At: r.CreatedAt, ConversationID: r.ConversationID,
+		InReplyTo: r.InReplyTo, ExpiresAt: r.ExpiresAt, Signed: r.Signed}
 	if r.MessageType != relay.DefaultType {
 		m.MessageType = r.MessageType
 	}

@@ -33,7 +33,8 @@ const (
 )
 
 func invalid(format string, args ...any) error {
-	return &fault{Code: invalidArguments, Detail: fmt.Sprintf(format, args...), WhatToDo: "Correct the arguments and call again."}
+	return &fault{Code: invalidArguments, Detail: fmt.Sprintf(format, args...),
+		WhatToDo: "Correct the arguments and call again."}
 }
 
 // failed makes the answer of a tool that has failed. It is a result and no error of the
@@ -57,15 +58,19 @@ func faultOf(err error) *fault {
 	case errors.As(err, &r):
 		return refused(r)
 	case errors.Is(err, context.Canceled):
-		return &fault{Code: canceled, Detail: "the call was canceled", WhatToDo: "Look with check_inbox or read_conversation what was done before."}
+		return &fault{Code: canceled, Detail: "the call was canceled",
+			WhatToDo: "Look with check_inbox or read_conversation what was done before."}
 	case errors.As(err, new(*client.WrongScheme)):
-		return &fault{Code: unreachable, Detail: err.Error(), WhatToDo: "Tell your user: only they can correct the relay's address."}
+		return &fault{Code: unreachable, Detail: err.Error(),
+			WhatToDo: "Tell your user: only they can correct the relay's address."}
 	}
-	return &fault{Code: unreachable, Detail: "the relay does not answer: " + relay.Visible(err.Error()), WhatToDo: "Call again in a minute; if that fails, tell your user that the relay is down."}
+	return &fault{Code: unreachable, Detail: "the relay does not answer: " + relay.Visible(err.Error()),
+		WhatToDo: "Call again in a minute; if that fails, tell your user that the relay is down."}
 }
 
 func refused(r *client.Refusal) *fault {
-	f := &fault{Code: r.Code, Detail: r.Detail, DidYouMean: r.DidYouMean, RetryAfter: int(math.Ceil(r.RetryAfter.Seconds()))}
+	f := &fault{Code: r.Code, Detail: r.Detail, DidYouMean: r.DidYouMean,
+		RetryAfter: int(math.Ceil(r.RetryAfter.Seconds()))}
 	if f.Code == "" { // a proxy may have answered
 		f.Code, f.Detail = unreachable, r.Error()
 	}

@@ -21,10 +21,11 @@ import (
 // ServeHTTP returns, all calls have ended.
 func Handler(version string) func(api http.Handler, own relay.Address, key string) http.Handler {
 	server := newServer(version)
-	transport := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
-		MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the relay has seen to both
-	})
+	transport := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
+			MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the relay has seen to both
+		})
 	return func(api http.Handler, own relay.Address, key string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			life, end := context.WithCancel(r.Context())
@@ -44,7 +45,9 @@ type inside struct {
 }
 
 // Do implements API.
-func (in *inside) Do(ctx context.Context, method, path string, body []byte, header http.Header) (*client.Response, error) {
+func (in *inside) Do(
+	ctx context.Context, method, path string, body []byte, header http.Header,
+) (*client.Response, error) {
 	// The values of the outer request say by which connection it came.
 	both, cancel := context.WithCancel(in.outer.Context())
 	defer cancel()
@@ -65,7 +68,8 @@ func (in *inside) Do(ctx context.Context, method, path string, body []byte, head
 	if gone := in.serve(answer, r); gone {
 		return nil, context.Cause(both)
 	}
-	return &client.Response{Proto: "HTTP/1.1", Status: answer.status, Header: answer.header, Body: answer.body.Bytes()}, nil
+	return &client.Response{Proto: "HTTP/1.1", Status: answer.status, Header: answer.header,
+		Body: answer.body.Bytes()}, nil
 }
 
 // serve is true if the request was aborted, because its client has gone.

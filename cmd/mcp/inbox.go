@@ -40,7 +40,8 @@ func (d *door) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, err
 		Wait     int    `json:"wait_seconds"`
 		MaxChars int    `json:"max_chars"`
 	}
-	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, mostMessages), whole("wait_seconds", &a.Wait, 0, longestWait), whole("max_chars", &a.MaxChars, preview, longestPreview))
+	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, mostMessages),
+		whole("wait_seconds", &a.Wait, 0, longestWait), whole("max_chars", &a.MaxChars, preview, longestPreview))
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,8 @@ func (d *door) readConversation(ctx context.Context, r *mcp.CallToolRequest) (an
 		Before         string `json:"before"`
 		MaxChars       int    `json:"max_chars"`
 	}
-	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, mostMessages), whole("max_chars", &a.MaxChars, 1000, longestPreview))
+	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, mostMessages),
+		whole("max_chars", &a.MaxChars, 1000, longestPreview))
 	if err == nil && a.ConversationID == "" {
 		err = invalid("conversation_id is missing")
 	}
@@ -228,7 +230,8 @@ func (d *door) readConversation(ctx context.Context, r *mcp.CallToolRequest) (an
 		q.Set("before_message_id", a.Before)
 	}
 	var p page
-	if err := d.get(ctx, "/api/v1/conversations/"+url.PathEscape(a.ConversationID)+"/messages?"+q.Encode(), &p); err != nil {
+	if err := d.get(ctx, "/api/v1/conversations/"+url.PathEscape(a.ConversationID)+"/messages?"+q.Encode(),
+		&p); err != nil {
 		return nil, err
 	}
 	answer := struct {

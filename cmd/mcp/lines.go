@@ -30,7 +30,8 @@ func (r *lineReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		if code, text := refusal(line, long); text != "" {
-			if _, err := fmt.Fprintf(r.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, text); err != nil {
+			if _, err := fmt.Fprintf(r.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n",
+				code, text); err != nil {
 				return 0, err
 			}
 			continue

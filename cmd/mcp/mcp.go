@@ -103,7 +103,8 @@ func through(ctx context.Context, d *door) context.Context {
 // newServer makes a server for any number of doors: to make one costs more than a call.
 func newServer(version string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "relay", Title: "relay", Version: version}, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // else the SDK offers logging, and news of tools
+		// else the SDK offers logging, and news of tools
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	s.AddReceivingMiddleware(recovering, instructing)
 	for _, t := range tools {
@@ -214,7 +215,8 @@ func argumentFault(err error) string {
 	if errors.As(err, &kind) {
 		return fmt.Sprintf("%s must not be a JSON %s", cmp.Or(kind.Field, "arguments"), kind.Value)
 	}
-	return fmt.Sprintf("the arguments are not as the tool's schema says (%s)", relay.Visible(strings.TrimPrefix(err.Error(), "json: ")))
+	return fmt.Sprintf("the arguments are not as the tool's schema says (%s)",
+		relay.Visible(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 // whole checks a number of seconds, messages or characters; 0 is taken for its default.

@@ -133,7 +133,8 @@ func (d *door) compose(ctx context.Context, a *sendArguments) ([]byte, error) {
 	if err := whole("wait_reply_seconds", &a.Wait, 0, longestWait); err != nil {
 		return nil, err
 	}
-	m := outgoing{To: a.To, ConversationID: a.ConversationID, MessageType: a.MessageType, InReplyTo: a.InReplyTo, TTL: a.TTL, SearchID: a.SearchID}
+	m := outgoing{To: a.To, ConversationID: a.ConversationID, MessageType: a.MessageType, InReplyTo: a.InReplyTo,
+		TTL: a.TTL, SearchID: a.SearchID}
 	if a.InReplyTo != "" {
 		if err := d.addressReply(ctx, &m); err != nil {
 			return nil, err
@@ -216,7 +217,8 @@ func (d *door) post(ctx context.Context, body []byte, header http.Header, wait i
 func unsure(err error, key string) error {
 	f := *faultOf(err)
 	f.IdempotencyKey = key
-	f.WhatToDo = "Whether the message was sent is not known. Call again with the same arguments and this idempotency_key: that sends it now, or finds that it was sent."
+	f.WhatToDo = "Whether the message was sent is not known. Call again with the same arguments and this " +
+		"idempotency_key: that sends it now, or finds that it was sent."
 	return &f
 }
 

@@ -63,7 +63,8 @@ func (d *door) messageStatus(ctx context.Context, r *mcp.CallToolRequest) (any, 
 		To        string `json:"to"`
 		State     string `json:"state"`
 		Steps     []step `json:"steps"`
-	}{t.Verdict.Text, t.Verdict.Code, t.Verdict.Since, note, t.Message.MessageID, t.Message.From, t.Message.To, t.Message.State, t.Steps[max(0, len(t.Steps)-mostSteps):]}, nil
+	}{t.Verdict.Text, t.Verdict.Code, t.Verdict.Since, note, t.Message.MessageID, t.Message.From, t.Message.To,
+		t.Message.State, t.Steps[max(0, len(t.Steps)-mostSteps):]}, nil
 }
 
 // self says who the caller is, and what waits for it.
@@ -146,12 +147,14 @@ func (d *door) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, err
 	if err != nil {
 		return nil, err
 	}
-	search := &request{method: "POST", path: "/api/v1/search", body: body, header: http.Header{"Prefer": {"wait=10"}}, hold: 10 * time.Second}
+	search := &request{method: "POST", path: "/api/v1/search", body: body, header: http.Header{"Prefer": {"wait=10"}},
+		hold: 10 * time.Second}
 	if _, err := d.ask(ctx, search, &f); err != nil {
 		return nil, err
 	}
 	if f.Status != "completed" {
-		return nil, &fault{Code: relay.Overloaded, Detail: "the search has no result yet", WhatToDo: "Call again in some seconds."}
+		return nil, &fault{Code: relay.Overloaded, Detail: "the search has no result yet",
+			WhatToDo: "Call again in some seconds."}
 	}
 	answer := struct {
 		Note      string  `json:"note,omitempty"`
@@ -167,7 +170,8 @@ func (d *door) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, err
 			why = strings.TrimSpace(why + " (skill " + m.Matched.SkillID + ")")
 		}
 		answer.Note, answer.SearchID = note, f.ID
-		answer.Agents = append(answer.Agents, agent{m.MechaID, shorten(strings.TrimSuffix(about, ": "), longestAbout), shorten(why, longestAbout), m.Online, m.LastSeen})
+		answer.Agents = append(answer.Agents, agent{m.MechaID, shorten(strings.TrimSuffix(about, ": "), longestAbout),
+			shorten(why, longestAbout), m.Online, m.LastSeen})
 	}
 	return answer, nil
 }

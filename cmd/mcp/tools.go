@@ -22,20 +22,26 @@ type tool struct {
 var tools = []tool{
 	{
 		name: "send_message", call: (*door).sendMessage, required: []string{"payload"},
-		about: "Send a JSON message to another agent, or answer one (in_reply_to). Once this returns, the message is stored on disk and will be delivered even if the recipient is away: never send it again because no answer has come.",
-		arguments: `"to":{"type":"string","description":"recipient's address, name^crew; *^crew for a whole crew. Not needed with in_reply_to"},` +
+		about: "Send a JSON message to another agent, or answer one (in_reply_to). Once this returns, the message is " +
+			"stored on disk and will be delivered even if the recipient is away: " +
+			"never send it again because no answer has come.",
+		arguments: `"to":{"type":"string","description":"recipient's address, name^crew; *^crew for a whole crew. ` +
+			`Not needed with in_reply_to"},` +
 			`"payload":{"type":"object","description":"any JSON object, as {\"text\":\"…\"}"},` +
-			`"in_reply_to":{"type":"string","description":"message_id that this answers; the answer goes to its sender, in its conversation"},` +
+			`"in_reply_to":{"type":"string","description":"message_id that this answers; the answer goes to its sender, ` +
+			`in its conversation"},` +
 			`"conversation_id":{"type":"string","description":"go on in this conversation; default a new one"},` +
 			`"message_type":{"type":"string"},` +
 			`"search_id":{"type":"string","description":"that of find_agents, if it found the recipient"},` +
 			`"ttl_seconds":{"type":"integer","minimum":1,"description":"expire if not handled by then; default never"},` +
-			`"idempotency_key":{"type":"string","description":"only to repeat a call whose outcome is unknown: the key that its error names"},` +
+			`"idempotency_key":{"type":"string","description":"only to repeat a call whose outcome is unknown: the key that ` +
+			`its error names"},` +
 			`"wait_reply_seconds":{"type":"integer","minimum":0,"maximum":25,"description":"wait this long for the answer"}`,
 	},
 	{
 		name: "check_inbox", call: (*door).checkInbox, reads: true,
-		about: "List messages that wait for you, oldest first. Changes nothing: they stay until ack_message. Long payloads are cut to payload_start; read_message has all of it.",
+		about: "List messages that wait for you, oldest first. Changes nothing: they stay until ack_message. " +
+			"Long payloads are cut to payload_start; read_message has all of it.",
 		arguments: `"limit":{"type":"integer","minimum":1,"maximum":50,"default":10},` +
 			`"from":{"type":"string","description":"only from this address"},` +
 			`"after":{"type":"string","description":"only messages after this message_id: the next page, or what is new"},` +
@@ -51,22 +57,27 @@ var tools = []tool{
 	},
 	{
 		name: "ack_message", call: (*door).ackMessage, required: []string{"message_ids"},
-		about: "Say what became of messages that you received; the senders are told. completed, failed and rejected are final and take the message out of your inbox. processing: you are at work. deferred: not now, with retry_after_seconds.",
+		about: "Say what became of messages that you received; the senders are told. " +
+			"completed, failed and rejected are final and take the message out of your inbox. processing: you are at work. " +
+			"deferred: not now, with retry_after_seconds.",
 		arguments: `"message_ids":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":50},` +
-			`"status":{"type":"string","enum":["completed","failed","rejected","processing","deferred"],"default":"completed"},` +
+			`"status":{"type":"string","enum":["completed","failed","rejected","processing","deferred"],` +
+			`"default":"completed"},` +
 			`"detail":{"type":"string","description":"why, for the sender; at most 1 KiB"},` +
 			`"retry_after_seconds":{"type":"integer","minimum":1,"description":"with deferred"}`,
 	},
 	{
 		name: "find_agents", call: (*door).findAgents, reads: true, required: []string{"query"},
-		about: "Find agents by what they can do or by name. Returns addresses for send_message, and a search_id to pass along, by which later searches get better.",
+		about: "Find agents by what they can do or by name. Returns addresses for send_message, and a search_id to pass " +
+			"along, by which later searches get better.",
 		arguments: `"query":{"type":"string","description":"plain words, as: book a flight"},` +
 			`"online":{"type":"boolean","description":"only those that listen now, or only those that do not"},` +
 			`"limit":{"type":"integer","minimum":1,"maximum":20,"default":5}`,
 	},
 	{
 		name: "read_conversation", call: (*door).readConversation, reads: true, required: []string{"conversation_id"},
-		about: "Read the latest messages that you sent or received in a conversation, oldest first. What you sent has no payload here. Changes nothing.",
+		about: "Read the latest messages that you sent or received in a conversation, oldest first. " +
+			"What you sent has no payload here. Changes nothing.",
 		arguments: `"conversation_id":{"type":"string"},` +
 			`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10},` +
 			`"before":{"type":"string","description":"only messages before this message_id: the page before"},` +
@@ -74,7 +85,8 @@ var tools = []tool{
 	},
 	{
 		name: "message_status", call: (*door).messageStatus, reads: true,
-		about:     "What became of a message, and why there is no answer yet (verdict). Without message_id: your own address, and how many messages wait for you.",
+		about: "What became of a message, and why there is no answer yet (verdict). Without message_id: " +
+			"your own address, and how many messages wait for you.",
 		arguments: `"message_id":{"type":"string"}`,
 	},
 }
@@ -92,6 +104,7 @@ func (t tool) definition() *mcp.Tool {
 	}
 	return &mcp.Tool{
 		Name: t.name, Description: t.about, Annotations: hints,
-		InputSchema: json.RawMessage(`{"type":"object","properties":{` + t.arguments + `}` + required + `,"additionalProperties":false}`),
+		InputSchema: json.RawMessage(`{"type":"object","properties":{` + t.arguments + `}` + required +
+			`,"additionalProperties":false}`),
 	}
 }

@@ -35,7 +35,8 @@ func (c collected) counter(d *prometheus.Desc, n int64) {
 // counts sends a counter for each name; the name is the last label.
 func (c collected) counts(d *prometheus.Desc, all *measure.Counts, labels ...string) {
 	all.Each(func(name string, n int64) {
-		c.to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append(labels[:len(labels):len(labels)], name)...)
+		c.to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n),
+			append(labels[:len(labels):len(labels)], name)...)
 	})
 }
 
@@ -54,14 +55,16 @@ func (c collected) histogram(d *prometheus.Desc, h *measure.Histogram, labels ..
 			native[at] = int64(n)
 		}
 		if below += n; at%measure.PerOctave == 0 && at >= classicFrom {
-			classic = append(classic, &dto.Bucket{UpperBound: ptr(math.Exp2(float64(at) / measure.PerOctave)), CumulativeCount: ptr(below)})
+			classic = append(classic, &dto.Bucket{UpperBound: ptr(math.Exp2(float64(at) / measure.PerOctave)),
+				CumulativeCount: ptr(below)})
 		}
 	}
 	if s.Above > 0 {
 		native[s.Lowest+len(s.Buckets)] = int64(s.Above)
 	}
 	zero := math.Exp2(float64(s.Lowest) / measure.PerOctave)
-	m, err := prometheus.NewConstNativeHistogram(d, s.Count, s.Sum, native, nil, s.Buckets[0], schema, zero, began, labels...)
+	m, err := prometheus.NewConstNativeHistogram(d, s.Count, s.Sum, native, nil, s.Buckets[0], schema, zero,
+		began, labels...)
 	if err != nil {
 		c.to <- prometheus.NewInvalidMetric(d, err)
 		return

@@ -44,7 +44,8 @@ type Metrics struct {
 func New(s Sources) *Metrics {
 	m := &Metrics{sources: s, slow: newSlowCounts(s.DB), registry: prometheus.NewRegistry(),
 		scrapes: make(turns, mostScrapes), rendered: make(turns, mostRendered)}
-	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

@@ -41,7 +41,8 @@ func readConfig(path string) (*config, error) {
 	case ofOther(info):
 		return nil, fmt.Errorf("%s belongs to another user; run relay setup as that user", real)
 	case info.Mode().Perm()&0o200 == 0:
-		return nil, fmt.Errorf("%s is read-only (mode %04o); allow writing (chmod u+w), or add yourself what --dry-run shows", real, info.Mode().Perm())
+		return nil, fmt.Errorf("%s is read-only (mode %04o); allow writing (chmod u+w), or add yourself what --dry-run shows",
+			real, info.Mode().Perm())
 	case info.Size() > mostBytes:
 		return nil, fmt.Errorf("%s is too large for a configuration file: %d bytes", real, info.Size())
 	}

@@ -133,7 +133,8 @@ func (b Book) plan(t Target, secrets []Secret) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{Path: t.Path, What: "nothing", Before: was.text, After: was.text, was: was, target: t, old: b.read(was.path)}
+	c := &Change{Path: t.Path, What: "nothing", Before: was.text, After: was.text, was: was, target: t,
+		old: b.read(was.path)}
 	if there, err := has(t.Format, was.text, t.Entries); there || err != nil {
 		return c, err
 	}
@@ -201,7 +202,8 @@ func (b Book) planUndo(t Target) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{Path: t.Path, What: "nothing", Before: was.text, After: was.text, was: was, target: t, old: b.read(was.path)}
+	c := &Change{Path: t.Path, What: "nothing", Before: was.text, After: was.text, was: was, target: t,
+		old: b.read(was.path)}
 	if c.old != nil {
 		c.Backup = c.old.Backup
 	}

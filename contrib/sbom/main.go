@@ -64,7 +64,8 @@ func write(program, version, file string) error {
 		return err
 	}
 	sum := sha256.Sum256(text)
-	d := document{Format: "CycloneDX", SpecVersion: "1.5", Version: 1, Metadata: metadata{describe("application", info.Main.Path, version)}}
+	d := document{Format: "CycloneDX", SpecVersion: "1.5", Version: 1,
+		Metadata: metadata{describe("application", info.Main.Path, version)}}
 	d.Metadata.Component.Hashes = []hash{{"SHA-256", hex.EncodeToString(sum[:])}}
 	d.Components = append(d.Components, describe("library", "std", strings.TrimPrefix(info.GoVersion, "go")))
 	for _, m := range info.Deps {

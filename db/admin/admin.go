@@ -176,7 +176,8 @@ func (s *Server) accept() {
 		}
 		s.mu.Unlock()
 		if full {
-			s.end(c, relay.Errorf(relay.Overloaded, "%d commands speak to the relay at the same time, and there can be no more", mostConns))
+			s.end(c, relay.Errorf(relay.Overloaded, "%d commands speak to the relay at the same time, and there can be no more",
+				mostConns))
 			continue
 		}
 		s.wg.Go(func() { s.serve(c) })

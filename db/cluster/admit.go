@@ -28,11 +28,14 @@ import (
 const patience = 2 * time.Second
 
 var (
-	errLostFolder = errors.New("the node had another folder before: a machine that has lost it comes back under a new name (relay cluster add, relay cluster remove)")
-	errPutBack    = errors.New("the disk of this node was put back to an older state, and has forgotten what it has acknowledged: " +
-		"the machine comes back under a new name, with an empty folder (relay cluster add, relay cluster remove)")
-	errTaken = errors.New("its disk was put back to an older state, and it takes part in the log all the same, which may have lost acknowledged messages: " +
-		"this node stops, and does not start again (relay docs cluster tells how to recover)")
+	errLostFolder = errors.New("the node had another folder before: a machine that has lost it comes back under a new " +
+		"name (relay cluster add, relay cluster remove)")
+	errPutBack = errors.New("the disk of this node was put back to an older state, and has forgotten what it has " +
+		"acknowledged: the machine comes back under a new name, with an empty folder (relay cluster add, relay cluster " +
+		"remove)")
+	errTaken = errors.New("its disk was put back to an older state, and it takes part in the log all the same, which " +
+		"may have lost acknowledged messages: this node stops, and does not start again (relay docs cluster tells how to " +
+		"recover)")
 )
 
 // lastWords is how long a node still speaks that finds out that its disk was put back: so the one

@@ -25,7 +25,8 @@ func (n *Node) Append(ctx context.Context, id string, envelope []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, appendWait)
 	defer cancel()
-	m := &nats.Msg{Subject: inSubject, Data: envelope, Header: nats.Header{server.JSMsgId: []string{id}, server.JSExpectedStream: []string{streamName}}}
+	m := &nats.Msg{Subject: inSubject, Data: envelope,
+		Header: nats.Header{server.JSMsgId: []string{id}, server.JSExpectedStream: []string{streamName}}}
 	answer, err := n.nats.conn.RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return err

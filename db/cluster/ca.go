@@ -30,8 +30,9 @@ func newAuthority(id string) (*x509.Certificate, crypto.Signer, error) {
 		return nil, nil, err
 	}
 	form := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "relay cluster " + id}, NotBefore: certFrom, NotAfter: certUntil,
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "relay cluster " + id}, NotBefore: certFrom,
+		NotAfter: certUntil,
+		IsCA:     true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, form, form, public, private)
 	if err != nil {
@@ -95,8 +96,10 @@ func (f *File) leaf(node string) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	form := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: node}, DNSNames: []string{f.ID}, NotBefore: certFrom, NotAfter: certUntil,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: node}, DNSNames: []string{f.ID}, NotBefore: certFrom,
+		NotAfter:              certUntil,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, form, f.cert, public, f.key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err

@@ -89,7 +89,8 @@ func ReadFile(path string) (*File, error) {
 		return nil, err
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has the key of the cluster, and others than its owner may use it (mode %#o): chmod 600 it", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s has the key of the cluster, and others than its owner may use it (mode %#o): chmod 600 it",
+			path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -17,7 +17,8 @@ const (
 	roomForLog   = 32 << 20 // bytes free; a few files of the log
 )
 
-var errLogGivenUp = errors.New("a write to the log of the cluster failed on this node, mostly because its disk was full: it must be started again, to take part in the log again")
+var errLogGivenUp = errors.New("a write to the log of the cluster failed on this node, mostly because its disk was " +
+	"full: it must be started again, to take part in the log again")
 
 // watchLog has the process end when the server of NATS has given up its part of the log.
 func (n *Node) watchLog() {
@@ -27,8 +28,8 @@ func (n *Node) watchLog() {
 		}
 		if !said {
 			said = true
-			n.log.Error("a write to the log of the cluster failed: this node has no part of the log until it is started again", "dir", n.c.Dir,
-				"bytes_needed", roomForLog)
+			n.log.Error("a write to the log of the cluster failed: this node has no part of the log until it is started again",
+				"dir", n.c.Dir, "bytes_needed", roomForLog)
 		}
 		if free, err := file.FreeDisk(n.c.Dir); err != nil || free >= roomForLog {
 			n.fail(errLogGivenUp)

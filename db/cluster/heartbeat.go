@@ -169,8 +169,8 @@ func (b *beats) hurry() {
 // come: so the answer says nothing of a time before the question.
 func (n *Node) tell(c *nats.Conn) {
 	id := n.id.get()
-	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past, Known: id.Known,
-		Version: n.c.Version, Heard: map[string]echo{}}
+	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past,
+		Known: id.Known, Version: n.c.Version, Heard: map[string]echo{}}
 	s := n.beats
 	s.mu.Lock()
 	var now time.Duration

@@ -102,10 +102,12 @@ func readIdentity(dir, node, cluster string) (*identity, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(filepath.Join(dir, "jetstream")); err == nil {
-			return nil, fmt.Errorf("%s has a log, but not the file node.json that says whose: it is what is left of another node; move the folder away", dir)
+			return nil, fmt.Errorf("%s has a log, but not the file node.json that says whose: "+
+				"it is what is left of another node; move the folder away", dir)
 		}
 		i.fresh = true
-		i.form = identityForm{Cluster: cluster, Node: node, Folder: randomID(), Met: map[string]string{}, Known: map[string]ages{}}
+		i.form = identityForm{Cluster: cluster, Node: node, Folder: randomID(), Met: map[string]string{},
+			Known: map[string]ages{}}
 		return i, nil
 	case err != nil:
 		return nil, err
@@ -114,7 +116,8 @@ func readIdentity(dir, node, cluster string) (*identity, error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", i.path, err)
 	}
 	if i.form.Cluster != cluster || i.form.Node != node {
-		return nil, fmt.Errorf("%s is the folder of node %s of cluster %s, not of node %s of cluster %s: move it away, or start the node whose it is", dir, i.form.Node, i.form.Cluster, node, cluster)
+		return nil, fmt.Errorf("%s is the folder of node %s of cluster %s, not of node %s of cluster %s: "+
+			"move it away, or start the node whose it is", dir, i.form.Node, i.form.Cluster, node, cluster)
 	}
 	if i.form.End != "" {
 		return nil, errors.New(i.form.End)

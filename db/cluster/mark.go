@@ -41,13 +41,15 @@ func (n *Node) judge(s *beats) {
 			}
 		}
 		for _, count := range votes {
-			err := fmt.Errorf("the store of node %s is not like that of %d others: after entry %d of the log its hash is another", n.c.Node, count, number)
+			err := fmt.Errorf("the store of node %s is not like that of %d others: "+
+				"after entry %d of the log its hash is another", n.c.Node, count, number)
 			if !s.differs {
 				s.differs = true
 				n.log.Error(err.Error())
 			}
 			if count >= s.quorum {
-				n.fail(fmt.Errorf("%w. A majority agrees, so this node stops: begin again with a copy of the file of another node", err))
+				n.fail(fmt.Errorf("%w. A majority agrees, so this node stops: begin again with a copy of the file of another node",
+					err))
 			}
 		}
 	}

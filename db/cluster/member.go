@@ -68,7 +68,8 @@ func (n *Node) following() (count int) {
 // removePeer removes a former member from NATS. It returns nil if NATS does not know it.
 func (n *Node) removePeer(ctx context.Context, name string) error {
 	var r server.JSApiMetaServerRemoveResponse
-	err := ask(ctx, n.nats.admin, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Server: name, Peer: peerID(name)}, &r)
+	err := ask(ctx, n.nats.admin, server.JSApiRemoveServer,
+		server.JSApiMetaServerRemoveRequest{Server: name, Peer: peerID(name)}, &r)
 	switch {
 	case isAPIError(err, server.JSClusterServerNotMemberErr):
 		return nil

@@ -46,7 +46,8 @@ func (l *natsLog) Fatalf(format string, args ...any) {
 }
 
 // usual begins texts that say nothing of use: they come at each start, or in a healthy cluster.
-var usual = []string{"Waiting for routing to be established", "JetStream has not established contact with a meta leader", "Metalayer blocking snapshot"}
+var usual = []string{"Waiting for routing to be established",
+	"JetStream has not established contact with a meta leader", "Metalayer blocking snapshot"}
 
 func (l *natsLog) say(level slog.Level, format string, args []any) {
 	now, text := time.Now(), fmt.Sprintf(format, args...)

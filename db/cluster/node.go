@@ -97,8 +97,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	n := &Node{c: c, log: c.Logger, admitted: make(chan struct{}), decided: make(chan struct{}), attached: make(chan struct{}), sure: make(chan struct{}),
-		doubt: doubtFor, grown: make(chan struct{}, 1), began: time.Now()}
+	n := &Node{c: c, log: c.Logger, admitted: make(chan struct{}), decided: make(chan struct{}),
+		attached: make(chan struct{}), sure: make(chan struct{}), doubt: doubtFor, grown: make(chan struct{}, 1),
+		began: time.Now()}
 	n.file.Store(c.File)
 	n.beats = newBeats(c.File.Members, c.Node)
 	n.ctx, n.stop = context.WithCancel(context.Background())

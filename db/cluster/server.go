@@ -146,8 +146,10 @@ func (s *natsServer) ready(n *Node) error {
 }
 
 func (s *natsServer) connect(user, secret string) (*nats.Conn, error) {
-	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.Timeout(startPatience), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-		nats.ReconnectJitter(0, 0), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // a slow subscription loses messages, and reads them from the log
+	// a slow subscription loses messages, and reads them from the log
+	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.Timeout(startPatience),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 }
 
 // handOverWait is how long a node that closes waits for another one to lead the log.
@@ -166,7 +168,8 @@ func (n *Node) handOver() {
 		return
 	}
 	for pause(ctx, soon) {
-		if info, err := n.streamInfo(ctx); err == nil && info.Cluster != nil && info.Cluster.Leader != "" && info.Cluster.Leader != n.c.Node {
+		if info, err := n.streamInfo(ctx); err == nil && info.Cluster != nil && info.Cluster.Leader != "" &&
+			info.Cluster.Leader != n.c.Node {
 			return
 		}
 	}

@@ -135,8 +135,9 @@ func (p *peer) status(m Member, now time.Duration, own *marks) MemberStatus {
 	if p.last.Run == 0 {
 		return MemberStatus{Member: m, Silence: -1}
 	}
-	st := MemberStatus{Member: m, Live: p.isLive(now), Silence: now - p.at, Follows: p.last.Sure, Version: p.last.Version, Rules: p.last.Rules, Knows: p.last.Knows,
-		Applied: p.last.Applied, Mark: p.last.Mark, Hash: p.last.Hash, ClockAhead: p.ahead, ClockKnown: p.clocked}
+	st := MemberStatus{Member: m, Live: p.isLive(now), Silence: now - p.at, Follows: p.last.Sure, Version: p.last.Version,
+		Rules: p.last.Rules, Knows: p.last.Knows, Applied: p.last.Applied, Mark: p.last.Mark, Hash: p.last.Hash,
+		ClockAhead: p.ahead, ClockKnown: p.clocked}
 	for i, number := range own.numbers {
 		if hash, ok := p.marks.at(number); ok && hash != own.hashes[i] {
 			st.Differs = true

@@ -26,9 +26,10 @@ const (
 )
 
 const (
-	logAge     = 24 * time.Hour  // older entries go
-	duplicates = 2 * time.Minute // for so long the log knows an envelope again; the store proposes it for half a minute at most
-	logIDKey   = "relay_log"     // in the metadata of the stream: the id of the log
+	logAge = 24 * time.Hour // older entries go
+	// for so long the log knows an envelope again; the store proposes it for half a minute at most
+	duplicates = 2 * time.Minute
+	logIDKey   = "relay_log" // in the metadata of the stream: the id of the log
 )
 
 // Each request waits so long for its answer. Then it is made again.
@@ -42,7 +43,8 @@ const (
 func streamConfig(id file.LogID, bytes int64) server.StreamConfig {
 	return server.StreamConfig{
 		Name: streamName, Subjects: []string{inSubject}, Storage: server.FileStorage, Replicas: Replicas,
-		Retention: server.LimitsPolicy, Discard: server.DiscardOld, MaxAge: logAge, MaxBytes: bytes, MaxMsgs: -1, MaxMsgsPer: -1, MaxConsumers: -1,
+		Retention: server.LimitsPolicy, Discard: server.DiscardOld, MaxAge: logAge, MaxBytes: bytes, MaxMsgs: -1,
+		MaxMsgsPer: -1, MaxConsumers: -1,
 		Duplicates: duplicates, AllowDirect: true, DenyDelete: true, DenyPurge: true,
 		RePublish: &server.RePublish{Source: inSubject, Destination: outSubject},
 		Metadata:  map[string]string{logIDKey: hex.EncodeToString(id[:])},
@@ -114,7 +116,8 @@ func (n *Node) makeSure() {
 		case missing.IsZero():
 			missing = time.Now()
 		case time.Since(missing) > n.doubt:
-			err = fmt.Errorf("%w: the cluster has no log, and the file of this node is at entry %d of one", errOtherStream, n.store.Place().Applied)
+			err = fmt.Errorf("%w: the cluster has no log, and the file of this node is at entry %d of one",
+				errOtherStream, n.store.Place().Applied)
 		}
 		if err == nil || errors.Is(err, errOtherStream) {
 			n.unfit = err
@@ -165,7 +168,8 @@ func (n *Node) checkStream(ctx context.Context) error {
 // fits compares what of a stream's configuration promises depend on.
 func fits(have, want server.StreamConfig) error {
 	if have.Metadata[logIDKey] != want.Metadata[logIDKey] {
-		return fmt.Errorf("%w: it has the log %s, and the file of this node follows %s", errOtherStream, have.Metadata[logIDKey], want.Metadata[logIDKey])
+		return fmt.Errorf("%w: it has the log %s, and the file of this node follows %s",
+			errOtherStream, have.Metadata[logIDKey], want.Metadata[logIDKey])
 	}
 	type promises struct {
 		Subjects              string
@@ -181,8 +185,8 @@ func fits(have, want server.StreamConfig) error {
 		Duplicates            time.Duration
 	}
 	of := func(c server.StreamConfig) promises {
-		p := promises{fmt.Sprint(c.Subjects), c.Storage, c.Replicas, c.Retention, c.Discard, c.MaxMsgs, c.AllowDirect, c.DenyDelete, c.DenyPurge,
-			c.NoAck, c.Sealed, c.AllowMsgTTL, c.PersistMode, "", "", c.Duplicates}
+		p := promises{fmt.Sprint(c.Subjects), c.Storage, c.Replicas, c.Retention, c.Discard, c.MaxMsgs, c.AllowDirect,
+			c.DenyDelete, c.DenyPurge, c.NoAck, c.Sealed, c.AllowMsgTTL, c.PersistMode, "", "", c.Duplicates}
 		if c.RePublish != nil {
 			p.Source, p.Destination = c.RePublish.Source, c.RePublish.Destination
 		}

@@ -38,7 +38,8 @@ func Inode(path string) (*Held, error) {
 // turn flock into a lock of fcntl.
 func isNetwork(kind int64) bool {
 	switch uint32(kind) {
-	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,
+		unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
 		return true
 	}
 	return false

@@ -102,7 +102,8 @@ func countWaitingFor(
 		w.Held += int(r.Int(4))
 		w.Deferred += int(r.Int(5))
 	},
-		`SELECT count(*), max(position), count(alive), count(alive) FILTER (WHERE ack_by <= ?), count(alive) FILTER (WHERE key IS NOT NULL), count(alive) FILTER (WHERE key IS NULL AND until IS NOT NULL)
+		`SELECT count(*), max(position), count(alive), count(alive) FILTER (WHERE ack_by <= ?), count(alive)
+			FILTER (WHERE key IS NOT NULL), count(alive) FILTER (WHERE key IS NULL AND until IS NOT NULL)
 		FROM (SELECT m.position, m.ack_by, a.key, a.until, iif(m.expires_at IS NULL OR m.expires_at > ?, 1, NULL) AS alive
 			FROM (`+pending+`) p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position)`,
 		append([]any{now, now}, args...)...)

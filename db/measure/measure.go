@@ -83,7 +83,8 @@ type Snapshot struct {
 
 // Snapshot reads the histogram. Times are in seconds.
 func (h *Histogram) Snapshot() Snapshot {
-	s := Snapshot{Lowest: h.layout.lowest, Buckets: make([]uint64, len(h.layout.ends)), Sum: float64(h.sum.Load()) / h.layout.unit}
+	s := Snapshot{Lowest: h.layout.lowest, Buckets: make([]uint64, len(h.layout.ends)),
+		Sum: float64(h.sum.Load()) / h.layout.unit}
 	for i := range s.Buckets {
 		s.Buckets[i] = h.counts[i].Load()
 		s.Count += s.Buckets[i]

@@ -51,7 +51,8 @@ type AckOutcome struct {
 	Status         string
 	ClientTS       string
 	AcknowledgedAt time.Time // zero while only progress was reported
-	Duplicate      bool      // the message had this final status before, or this status and detail as its latest; nothing changed
+	// the message had this final status before, or this status and detail as its latest; nothing changed
+	Duplicate bool
 }
 
 // Validate checks Status, ClientTS and Detail, and puts Status in lower case

@@ -80,7 +80,8 @@ func (c *ClaimMessages) Read(body []byte) (wait time.Duration, err error) {
 			return nil
 		})
 	}
-	if err == nil && (utf8.RuneCountInString(c.Worker) > maxWorker || c.Worker != "" && !isPrintable(c.Worker, maxWorker)) {
+	if err == nil && (utf8.RuneCountInString(c.Worker) > maxWorker ||
+		c.Worker != "" && !isPrintable(c.Worker, maxWorker)) {
 		err = FieldErrorf(InvalidRequest, "worker", "must be at most %d characters without control characters", maxWorker)
 	}
 	c.Limit, c.Lease = int(limit), time.Duration(lease)*time.Second
@@ -94,7 +95,8 @@ func readClaimed(value []byte, limit *int64) error {
 	}
 	n, ok := strict.Int(value)
 	if !ok || n < 1 {
-		return FieldErrorf(InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxClaimed, maxClaimed)
+		return FieldErrorf(InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d",
+			maxClaimed, maxClaimed)
 	}
 	*limit = min(n, maxClaimed)
 	return nil

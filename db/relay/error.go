@@ -87,23 +87,32 @@ type CodeInfo struct {
 // Codes is the one list of codes, in the order in which `relay errors` prints them.
 var Codes = []CodeInfo{
 	{InvalidRequest, "A field, parameter or path has a value that is not allowed; `errors` names each."},
-	{InvalidJSON, "The body is not one JSON object as RFC 8259 has it: bad syntax, invalid UTF-8, a lone surrogate, a duplicate or case-shifted top-level key, trailing data, or nesting over 64."},
-	{InvalidAddress, "An address is not `<name>^<crew>` with 1–64 of [A-Za-z0-9._-] on each side, starting with a letter or digit."},
+	{InvalidJSON, "The body is not one JSON object as RFC 8259 has it: bad syntax, invalid UTF-8, a lone surrogate, " +
+		"a duplicate or case-shifted top-level key, trailing data, or nesting over 64."},
+	{InvalidAddress, "An address is not `<name>^<crew>` with 1–64 of [A-Za-z0-9._-] on each side, " +
+		"starting with a letter or digit."},
 	{InvalidLimit, "`limit` or `sync_limit` is not a whole number in range."},
 	{InvalidTime, "A time is not RFC 3339, or lies where it may not (an expiry in the past)."},
 	{InvalidIdempotencyKey, "`Idempotency-Key` is not 1–128 printable ASCII characters."},
 	{InvalidFrame, "A WebSocket message is not a frame that the relay knows; the connection stays."},
-	{MissingHeader, "X-Mecha-Key, X-Request-Timestamp or X-Nonce is missing; of a frame that sends, `timestamp` or `nonce`."},
-	{MalformedHeader, "An authentication header, or such a field of a frame, is not of its form; `detail` says which and how."},
-	{MalformedKey, "X-Mecha-Key is not a relay key: wrong length, alphabet or checksum. Check for a typing or copying mistake."},
+	{MissingHeader, "X-Mecha-Key, X-Request-Timestamp or X-Nonce is missing; " +
+		"of a frame that sends, `timestamp` or `nonce`."},
+	{MalformedHeader, "An authentication header, or such a field of a frame, is not of its form; " +
+		"`detail` says which and how."},
+	{MalformedKey, "X-Mecha-Key is not a relay key: wrong length, alphabet or checksum. " +
+		"Check for a typing or copying mistake."},
 	{UnknownKey, "The key is well-formed, but this relay never issued it."},
 	{KeyRevoked, "The key has been revoked."},
 	{KeyExpired, "The key has expired."},
-	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock, or lies before a start at which the relay may have lost used nonces. `server_time` is the relay's time. Sign the request anew."},
-	{SignatureRequired, "This relay takes signed requests only. `detail` names the missing header: X-Signature or X-Request-Signature."},
-	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret, or X-Request-Signature is not that of `METHOD|path?query|body|nonce|timestamp`."},
+	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock, or lies before a start at which the " +
+		"relay may have lost used nonces. `server_time` is the relay's time. Sign the request anew."},
+	{SignatureRequired, "This relay takes signed requests only. `detail` names the missing header: " +
+		"X-Signature or X-Request-Signature."},
+	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret, " +
+		"or X-Request-Signature is not that of `METHOD|path?query|body|nonce|timestamp`."},
 	{NonceReused, "This key has used this nonce before; send a fresh one with every request."},
-	{InvalidTicket, "The ticket of a handshake is unknown, was used before, or is more than 30 seconds old. Get another one."},
+	{InvalidTicket, "The ticket of a handshake is unknown, was used before, or is more than 30 seconds old. " +
+		"Get another one."},
 	{SenderMismatch, "`from` is not the address of the key."},
 	{NotYourMecha, "The path names a Mecha other than the key's own."},
 	{NotAParty, "Only the sender and the recipient may read this message."},
@@ -111,12 +120,16 @@ var Codes = []CodeInfo{
 	{NotAParticipant, "You have neither sent nor received a message in this conversation."},
 	{OriginNotAllowed, "Pages of this origin may not open a WebSocket or use the API here; see --allow-origin."},
 	{NotYourSearch, "Another Mecha asked for this search."},
-	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, may write to the whole crew; with --max-broadcast 0, nobody may."},
-	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from the senders in `accept_from` of its profile, and answers to its own messages."},
+	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, " +
+		"may write to the whole crew; with --max-broadcast 0, nobody may."},
+	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from the senders in `accept_from` of " +
+		"its profile, and answers to its own messages."},
 	{NotFound, "There is no such path."},
 	{MessageNotFound, "There is no message of this id."},
-	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it. For a crew: it has no Mecha besides the sender."},
-	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, or use a label of your own that does not start with conv_."},
+	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it. For a crew: " +
+		"it has no Mecha besides the sender."},
+	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, " +
+		"or use a label of your own that does not start with conv_."},
 	{CursorNotFound, "The cursor is not a message id that this relay issued."},
 	{MechaNotFound, "There is no such Mecha, or it is not visible to you."},
 	{SearchNotFound, "There is no search of this id."},
@@ -124,24 +137,37 @@ var Codes = []CodeInfo{
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
-	{TooManyAcks, "The message has had 1,000 acknowledgements that were not final; it takes only `completed`, `failed` or `rejected` now."},
+	{TooManyAcks, "The message has had 1,000 acknowledgements that were not final; it takes only `completed`, " +
+		"`failed` or `rejected` now."},
 	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
-	{PayloadTooLarge, "The request body is over the limit; see --max-body. For a message to a crew: all its payloads together are."},
+	{PayloadTooLarge, "The request body is over the limit; see --max-body. For a message to a crew: " +
+		"all its payloads together are."},
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
 	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
-	{TooManyRecipients, "The crew has more Mechas besides the sender than one message may go to; `detail` says how many. See --max-broadcast."},
+	{TooManyRecipients, "The crew has more Mechas besides the sender than one message may go to; " +
+		"`detail` says how many. See --max-broadcast."},
 	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
-	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is under way for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; wait for Retry-After."},
-	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
-	{MailboxFull, "The recipient, or one Mecha of the crew, which `detail` names, has too many messages that it has not acknowledged."},
-	{ConversationFull, "The conversation holds as many messages as its founder, or --conversation-limit, has allowed. Waiting does not help: start another conversation."},
+	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is under way " +
+		"for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; " +
+		"wait for Retry-After."},
+	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. " +
+		"Requests with good credentials are not affected."},
+	{MailboxFull, "The recipient, or one Mecha of the crew, which `detail` names, has too many messages that it has " +
+		"not acknowledged."},
+	{ConversationFull, "The conversation holds as many messages as its founder, or --conversation-limit, has allowed. " +
+		"Waiting does not help: start another conversation."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
-	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: retry with the same Idempotency-Key."},
+	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: " +
+		"retry with the same Idempotency-Key."},
 	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},
 	{ShuttingDown, "The relay is stopping; try again in a moment. Nothing was written."},
-	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command that was stopped in the middle of a write. Nothing was written; reads go on. The relay's log names the process."},
-	{NotCurrent, "This node of a cluster does not hear most of the other nodes, or is behind them. It cannot tell whether a key has been revoked or is new, so it answers no reads, and no request whose key it does not know. Ask another node, or wait for Retry-After."},
-	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: retry with the same Idempotency-Key."},
+	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command " +
+		"that was stopped in the middle of a write. Nothing was written; reads go on. The relay's log names the process."},
+	{NotCurrent, "This node of a cluster does not hear most of the other nodes, or is behind them. " +
+		"It cannot tell whether a key has been revoked or is new, so it answers no reads, and no request whose key it " +
+		"does not know. Ask another node, or wait for Retry-After."},
+	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: " +
+		"retry with the same Idempotency-Key."},
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
 

@@ -53,7 +53,8 @@ type Secret string
 // WellFormed tells whether the secret has the form of the secrets that the relay issues.
 func (s Secret) WellFormed() bool {
 	const split = len(secretPrefix) + bodyChars
-	return len(s) == split+crcChars && strings.HasPrefix(string(s), secretPrefix) && checksum(string(s[:split])) == string(s[split:])
+	return len(s) == split+crcChars && strings.HasPrefix(string(s), secretPrefix) &&
+		checksum(string(s[:split])) == string(s[split:])
 }
 
 // String hides the secret from fmt and log.
@@ -68,7 +69,8 @@ func (k *Key) Check(now time.Time) error {
 		return Errorf(KeyRevoked, "the key %s has been revoked; ask for a new one (relay key create)", k.ID)
 	}
 	if k.Ended || !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
-		return Errorf(KeyExpired, "the key %s expired at %s; ask for a new one (relay key create)", k.ID, FormatTime(k.ExpiresAt))
+		return Errorf(KeyExpired, "the key %s expired at %s; ask for a new one (relay key create)",
+			k.ID, FormatTime(k.ExpiresAt))
 	}
 	return nil
 }
@@ -254,7 +256,8 @@ func (i *IssueKey) Complete() (keyText string, err error) {
 		return "", FieldErrorf(InvalidRequest, "label", "must be text without control characters")
 	}
 	keyText = newSecret(keyPrefix)
-	i.ID, i.Hash, i.Secret = KeyID(randomID(keyIDPrefix, keyIDChars)), sha256.Sum256([]byte(keyText)), Secret(newSecret(secretPrefix))
+	i.ID, i.Hash, i.Secret = KeyID(randomID(keyIDPrefix, keyIDChars)), sha256.Sum256([]byte(keyText)),
+		Secret(newSecret(secretPrefix))
 	return keyText, nil
 }
 

@@ -83,8 +83,9 @@ var fadeTable = func() (t [fadeSteps + 1]int64) {
 // that waited when the present round began, of one Mecha after the other. If no round is under way,
 // it begins one. A server makes such writes soon after there are exchanges.
 type CountExchanges struct {
-	At       time.Time
-	HalfLife time.Duration // a verdict: the time in which the counts fade to one half; 0: nothing is learned, and they are removed uncounted
+	At time.Time
+	// a verdict: the time in which the counts fade to one half; 0: nothing is learned, and they are removed uncounted
+	HalfLife time.Duration
 	Most     int
 }
 

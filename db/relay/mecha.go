@@ -36,11 +36,13 @@ const maxWord = 64 // characters of a name or a crew, which are all ASCII
 func ParseAddress(s string) (Address, error) {
 	name, crew, ok := strings.Cut(s, "^")
 	if !ok {
-		return "", Errorf(InvalidAddress, "%s is not a valid address: it must have the form <name>^<crew>, as in planner^acme", Quote(s))
+		return "", Errorf(InvalidAddress,
+			"%s is not a valid address: it must have the form <name>^<crew>, as in planner^acme", Quote(s))
 	}
 	if !isAddressWord(name) || !isAddressWord(crew) {
 		return "", Errorf(InvalidAddress,
-			"%s is not a valid address: name and crew must be 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit", Quote(s))
+			"%s is not a valid address: name and crew must be 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit",
+			Quote(s))
 	}
 	return Address(s), nil
 }

@@ -35,22 +35,24 @@ func (v Visibility) Number() int64 { return visibilityNumbers[v] }
 // Profile is a Mecha's description of itself (PROTOCOL §5, Profile). All fields are
 // optional. Check tells their limits.
 type Profile struct {
-	DisplayName  string            `json:"display_name,omitempty"`
-	Description  string            `json:"description,omitempty"`
-	Details      string            `json:"details,omitempty"`
-	Version      string            `json:"version,omitempty"`
-	Tags         []string          `json:"tags,omitempty"` // "travel/flights" is a child of "travel"
-	Examples     []string          `json:"examples,omitempty"`
-	Skills       []Skill           `json:"skills,omitzero"` // nil: those of the card; empty: none, even if the card has some
+	DisplayName string   `json:"display_name,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Details     string   `json:"details,omitempty"`
+	Version     string   `json:"version,omitempty"`
+	Tags        []string `json:"tags,omitempty"` // "travel/flights" is a child of "travel"
+	Examples    []string `json:"examples,omitempty"`
+	// nil: those of the card; empty: none, even if the card has some
+	Skills       []Skill           `json:"skills,omitzero"`
 	Languages    []string          `json:"languages,omitempty"`
 	MessageTypes []string          `json:"accepts_message_types,omitempty"`
 	Links        map[string]string `json:"links,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
-	MaxAttempts  int               `json:"max_attempts,omitempty"` // after so many attempts at a message the relay gives it up; 0: as the server says
-	AcceptFrom   AcceptFrom        `json:"accept_from,omitzero"`   // nil: all may write to the Mecha
-	Learn        *bool             `json:"learn,omitempty"`        // false: discovery learns nothing about the Mecha; nil: true
-	Card         json.RawMessage   `json:"card,omitempty"`         // the A2A agent card that the profile came from
+	// after so many attempts at a message the relay gives it up; 0: as the server says
+	MaxAttempts int             `json:"max_attempts,omitempty"`
+	AcceptFrom  AcceptFrom      `json:"accept_from,omitzero"` // nil: all may write to the Mecha
+	Learn       *bool           `json:"learn,omitempty"`      // false: discovery learns nothing about the Mecha; nil: true
+	Card        json.RawMessage `json:"card,omitempty"`       // the A2A agent card that the profile came from
 }
 
 // Skill is one thing that a Mecha can do, as in an A2A agent card.
@@ -91,8 +93,9 @@ func (c *agentCard) skills() (all []Skill) {
 	return all
 }
 
-var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
-	"accepts_message_types", "links", "metadata", "visibility", "max_attempts", "accept_from", "learn", "card"}
+var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples",
+	"skills", "languages", "accepts_message_types", "links", "metadata", "visibility", "max_attempts", "accept_from",
+	"learn", "card"}
 
 // replyFields are the fields that the relay adds when it returns a profile. It also
 // adds the visibility "public" to a profile without one.
@@ -216,7 +219,8 @@ func (p *Profile) takeCard() (copied []string, err error) {
 	for _, x := range []struct {
 		name      string
 		own, card *string
-	}{{"display_name", &p.DisplayName, &c.Name}, {"description", &p.Description, &c.Description}, {"version", &p.Version, &c.Version}} {
+	}{{"display_name", &p.DisplayName, &c.Name}, {"description", &p.Description, &c.Description},
+		{"version", &p.Version, &c.Version}} {
 		if *x.own == *x.card {
 			copied = append(copied, x.name)
 		}

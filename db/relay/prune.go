@@ -55,12 +55,14 @@ type Pruned struct {
 // and removed Mechas to which no message refers, and old nonces. It goes through the
 // tables by the numbers of their rows, a part of each.
 type PruneUnused struct {
-	At         time.Time
-	EmptySince time.Time // conversations whose last message was removed before this time end; likewise keys and Mechas, a day later at the earliest
-	Words      int64     // words after this number are looked at
-	Keys       int64     // likewise for keys
-	Mechas     int64     // likewise for Mechas
-	Most       int       // rows of each table to look at
+	At time.Time
+	// conversations whose last message was removed before this time end; likewise keys and Mechas, a day later at the
+	// earliest
+	EmptySince time.Time
+	Words      int64 // words after this number are looked at
+	Keys       int64 // likewise for keys
+	Mechas     int64 // likewise for Mechas
+	Most       int   // rows of each table to look at
 }
 
 // When implements Write.

@@ -69,7 +69,8 @@ func (q *SearchRequest) Read(body []byte) (cursor string, err error) {
 		if name == "filter" && strict.IsObject(value) {
 			return ReadObject(value, nil, func(key string, _ []byte) error {
 				if !filterKeys[key] {
-					return FieldErrorf(InvalidRequest, "filter."+clip(key), "is not a filter; the filters are crew, tags, skills, languages, message_types, online, updated_since, exclude")
+					return FieldErrorf(InvalidRequest, "filter."+clip(key),
+						"is not a filter; the filters are crew, tags, skills, languages, message_types, online, updated_since, exclude")
 				}
 				return nil
 			})
@@ -83,7 +84,8 @@ func (q *SearchRequest) Read(body []byte) (cursor string, err error) {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			if wrong.Field == "limit" {
-				return "", FieldErrorf(InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
+				return "", FieldErrorf(InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d",
+					maxHits, maxHits)
 			}
 			kind, _, _ := strings.Cut(wrong.Value, " ") // without the digits that follow "number"
 			return "", FieldErrorf(InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
@@ -91,8 +93,9 @@ func (q *SearchRequest) Read(body []byte) (cursor string, err error) {
 		return "", Errorf(InvalidRequest, "the body cannot be read as a search")
 	}
 	q.Query, q.Highlight, q.Explain, q.Facets = strings.TrimSpace(v.Query), v.Highlight, v.Explain, v.Facets
-	q.Filter = SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills, Languages: v.Filter.Languages,
-		MessageTypes: v.Filter.MessageTypes, Exclude: v.Filter.Exclude, Online: v.Filter.Online}
+	q.Filter = SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills,
+		Languages: v.Filter.Languages, MessageTypes: v.Filter.MessageTypes, Exclude: v.Filter.Exclude,
+		Online: v.Filter.Online}
 	return v.Cursor, v.check(q)
 }
 

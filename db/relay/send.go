@@ -53,9 +53,10 @@ type SendMessage struct {
 	ExpiresAt     time.Time      // zero: never
 	InReplyTo     MessageID      // the message that this one answers; "": none
 	AckBy         time.Time      // if the message is not acknowledged by then, the sender is told; zero: never
-	MaxMessages   int            // how many messages the conversation may hold, which this one must found; 0: ConversationLimit
-	Trace         Trace          // kept and handed on, never interpreted
-	Payload       []byte         // a JSON object, kept byte for byte
+	// how many messages the conversation may hold, which this one must found; 0: ConversationLimit
+	MaxMessages   int
+	Trace         Trace  // kept and handed on, never interpreted
+	Payload       []byte // a JSON object, kept byte for byte
 	PayloadSHA256 [sha256.Size]byte
 	Signed        bool // the relay verified the sender's signature
 	Nonce         NonceHash
@@ -161,8 +162,9 @@ type Sent struct {
 	Recipient    MechaNumber // 0 for a message to a crew
 	IDs          []MessageID // of a message to a crew: those of all its messages, of which ID is the first; else nil
 	Ahead        int         // how many messages were pending for the recipient before this one
-	Full         int64       // with the error ConversationFull: the number of the conversation, if its founder is still to be told
-	Replayed     bool        // this is the stored answer to an earlier request with the same Idempotency-Key
+	// with the error ConversationFull: the number of the conversation, if its founder is still to be told
+	Full     int64
+	Replayed bool // this is the stored answer to an earlier request with the same Idempotency-Key
 }
 
 // IdempotencyKey has the keyed hashes of a sender's Idempotency-Key and of the body
@@ -190,7 +192,8 @@ func (m *SendMessage) Validate() error {
 	case m.MaxMessages < 0 || m.MaxMessages > MaxMessages:
 		return FieldErrorf(InvalidRequest, "max_messages", "must be a whole number from 1 to %d", MaxMessages)
 	case !m.AckBy.IsZero() && (m.AckBy.Sub(m.At) < time.Second || m.AckBy.Sub(m.At) > MaxAckBy):
-		return FieldErrorf(InvalidRequest, "ack_by_seconds", "must be a whole number of seconds from 1 to %d", int64(MaxAckBy/time.Second))
+		return FieldErrorf(InvalidRequest, "ack_by_seconds", "must be a whole number of seconds from 1 to %d",
+			int64(MaxAckBy/time.Second))
 	}
 	if m.SearchID != "" && !m.SearchID.WellFormed() {
 		return FieldErrorf(InvalidRequest, "search_id", "must be the request_id of a search: srch_ and 26 characters")

@@ -8,7 +8,8 @@ import (
 )
 
 var sendFields = []string{"version", "from", "to", "payload", "message_type", "priority",
-	"conversation_id", "correlation_id", "expires_at", "ttl_seconds", "in_reply_to", "ack_by_seconds", "max_messages", "search_id"}
+	"conversation_id", "correlation_id", "expires_at", "ttl_seconds", "in_reply_to", "ack_by_seconds",
+	"max_messages", "search_id"}
 
 const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 

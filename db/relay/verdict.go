@@ -88,14 +88,16 @@ var rules = []rule{
 	{VerdictExpired,
 		func(s *Situation) bool { return s.Message.State == Expired },
 		func(s *Situation) (time.Time, string) {
-			return s.Message.ExpiresAt, fmt.Sprintf("The message expired at %s, before %s acknowledged it%s.", clock(s.Message.ExpiresAt), s.Message.To, prefixed(": ", WhyExpired(s)))
+			return s.Message.ExpiresAt, fmt.Sprintf("The message expired at %s, before %s acknowledged it%s.",
+				clock(s.Message.ExpiresAt), s.Message.To, prefixed(": ", WhyExpired(s)))
 		}},
 	{VerdictFailed, // or VerdictRejected: the word of the acknowledgement
 		func(s *Situation) bool {
 			return s.Message.State == Acknowledged && (s.Message.Ack.Status == "failed" || s.Message.Ack.Status == "rejected")
 		},
 		func(s *Situation) (time.Time, string) {
-			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged the message as %s at %s%s.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
+			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged the message as %s at %s%s.",
+				s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
 		}},
 	{VerdictAnswered,
 		func(s *Situation) bool { return s.Answer != nil },
@@ -104,16 +106,19 @@ var rules = []rule{
 			if s.Answer.Conversation != s.Message.Conversation {
 				where = " in the conversation " + string(s.Answer.Conversation)
 			}
-			return s.Answer.CreatedAt, fmt.Sprintf("%s answered at %s with %s%s.", s.Message.To, clock(s.Answer.CreatedAt), s.Answer.ID, where)
+			return s.Answer.CreatedAt, fmt.Sprintf("%s answered at %s with %s%s.",
+				s.Message.To, clock(s.Answer.CreatedAt), s.Answer.ID, where)
 		}},
 	{VerdictAcknowledged,
 		func(s *Situation) bool { return s.Message.State == Acknowledged },
 		func(s *Situation) (time.Time, string) {
-			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged the message as %s at %s%s, and no answer to it is recorded.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
+			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged the message as %s at %s%s, and no answer to it is recorded.",
+				s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
 		}},
 	{VerdictWorking,
 		func(s *Situation) bool {
-			return s.Message.Ack != nil && ReportsProgress(s.Message.Ack.Status) && s.Message.Ack.Status != Deferred && !s.Message.Ack.At.Before(s.Begun)
+			return s.Message.Ack != nil && ReportsProgress(s.Message.Ack.Status) && s.Message.Ack.Status != Deferred &&
+				!s.Message.Ack.At.Before(s.Begun)
 		},
 		func(s *Situation) (time.Time, string) {
 			return s.Message.Ack.At, fmt.Sprintf("%s, and nothing since.", lastWord(s.Message))
@@ -134,22 +139,26 @@ var rules = []rule{
 			if s.Worker != "" {
 				worker = "The worker " + Quote(s.Worker)
 			}
-			return s.Since, fmt.Sprintf("%s of %s has claimed the message until %s, and has reported nothing yet.", worker, s.Message.To, clock(s.Until))
+			return s.Since, fmt.Sprintf("%s of %s has claimed the message until %s, and has reported nothing yet.",
+				worker, s.Message.To, clock(s.Until))
 		}},
 	{VerdictPushed,
 		func(s *Situation) bool { return !s.PushedAt.IsZero() },
 		func(s *Situation) (time.Time, string) {
-			return s.PushedAt, fmt.Sprintf("The message was written to %s of %s at %s, and was not acknowledged since.", count(s.Sockets, "socket"), s.Message.To, clock(s.PushedAt))
+			return s.PushedAt, fmt.Sprintf("The message was written to %s of %s at %s, and was not acknowledged since.",
+				count(s.Sockets, "socket"), s.Message.To, clock(s.PushedAt))
 		}},
 	{VerdictBehind,
 		func(s *Situation) bool { return !s.Hidden && s.Online },
 		func(s *Situation) (time.Time, string) {
-			return time.Time{}, fmt.Sprintf("%s is connected, but has not been sent this message%s.", s.Message.To, prefixed("; ", waiting(s.Ahead)))
+			return time.Time{}, fmt.Sprintf("%s is connected, but has not been sent this message%s.",
+				s.Message.To, prefixed("; ", waiting(s.Ahead)))
 		}},
 	{VerdictAway,
 		func(s *Situation) bool { return !s.Hidden && !s.LastSeen.IsZero() },
 		func(s *Situation) (time.Time, string) {
-			return s.LastSeen, fmt.Sprintf("%s was last seen at %s, and has not been sent this message%s.", s.Message.To, clock(s.LastSeen), prefixed("; ", waiting(s.Ahead)))
+			return s.LastSeen, fmt.Sprintf("%s was last seen at %s, and has not been sent this message%s.",
+				s.Message.To, clock(s.LastSeen), prefixed("; ", waiting(s.Ahead)))
 		}},
 	{VerdictNeverConnected,
 		func(s *Situation) bool { return !s.Hidden },
@@ -193,7 +202,8 @@ func WhyExpired(s *Situation) string {
 	case !s.HadAt.IsZero():
 		return fmt.Sprintf("%s got the message at %s, and reported nothing", m.To, clock(s.HadAt))
 	case !s.PushedAt.IsZero():
-		return fmt.Sprintf("the message was written to %s of %s, last at %s", count(s.Sockets, "socket"), m.To, clock(s.PushedAt))
+		return fmt.Sprintf("the message was written to %s of %s, last at %s",
+			count(s.Sockets, "socket"), m.To, clock(s.PushedAt))
 	case s.Hidden:
 		return ""
 	case s.Online:

@@ -285,7 +285,8 @@ func (r *Ring) intact() error {
 // drop goes on without the file. The next start finds no ring, and refuses the requests
 // that were signed before it.
 func (r *Ring) drop(cause error) {
-	r.log.Warn("the file of used nonces cannot be written; they are kept in memory, and the next start refuses requests that were signed before it", "file", r.path, "error", cause)
+	r.log.Warn("the file of used nonces cannot be written; they are kept in memory, and the next start refuses "+
+		"requests that were signed before it", "file", r.path, "error", cause)
 	r.remove()
 }
 

@@ -79,7 +79,8 @@ var described = sync.OnceValue(func() *api {
 	for path, item := range open.doc["paths"].(object) {
 		for method, v := range item.(object) {
 			at := pointer("", "paths", path, method)
-			o := &operation{name: strings.ToUpper(method) + " " + path, method: strings.ToUpper(method), segments: strings.Split(path, "/"), responses: map[int]response{}}
+			o := &operation{name: strings.ToUpper(method) + " " + path, method: strings.ToUpper(method),
+				segments: strings.Split(path, "/"), responses: map[int]response{}}
 			if list, ok := v.(object)["parameters"].([]any); ok {
 				for i := range list {
 					o.parameters = append(o.parameters, open.parameter(pointer(at, "parameters", strconv.Itoa(i))))
@@ -304,7 +305,8 @@ func (a *api) find(method string, u *url.URL) (found *operation, values map[stri
 			continue
 		}
 		known = true
-		if o.method == method || o.method == http.MethodGet && method == http.MethodHead && !strings.HasPrefix(path, "/api/v1/ws/") {
+		if o.method == method || o.method == http.MethodGet && method == http.MethodHead &&
+			!strings.HasPrefix(path, "/api/v1/ws/") {
 			return o, in, true
 		}
 	}
@@ -321,7 +323,8 @@ func (d response) check(h http.Header, body []byte) (faults []string) {
 			if !slices.Contains(ofHTTP, name) {
 				faults = append(faults, fmt.Sprintf("the header %s: %q is not described", name, values))
 			}
-		} else if err := described.schema.Validate(valueOf(values[0])); err != nil && described.schema.Validate(values[0]) != nil {
+		} else if err := described.schema.Validate(valueOf(values[0])); err != nil &&
+			described.schema.Validate(values[0]) != nil {
 			faults = append(faults, fmt.Sprintf("the header %s: %q: %v", name, values, err))
 		}
 	}
@@ -396,7 +399,9 @@ func valueOf(text string) any {
 }
 
 // checkRequest gives what is not described of a request that was taken.
-func (o *operation) checkRequest(h http.Header, query url.Values, path map[string]string, body []byte) (faults []string) {
+func (o *operation) checkRequest(
+	h http.Header, query url.Values, path map[string]string, body []byte,
+) (faults []string) {
 	for _, p := range o.parameters {
 		var text string
 		switch p.in {

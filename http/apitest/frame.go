@@ -74,7 +74,8 @@ type counts struct {
 	details   map[string]map[string]int // codes of frames of a type
 }
 
-var counted = counts{answers: map[string]map[string]int{}, frames: map[string]int{}, details: map[string]map[string]int{}}
+var counted = counts{answers: map[string]map[string]int{}, frames: map[string]int{},
+	details: map[string]map[string]int{}}
 
 func (c *counts) exchange(operation string, status int, code string) {
 	c.mu.Lock()
@@ -112,7 +113,8 @@ func Summary() string {
 		kinds += len(all)
 	}
 	if c.exchanges > 0 {
-		fmt.Fprintf(&b, "held against /openapi.json: %d exchanges, of %d operations, with %d different pairs of operation and answer\n", c.exchanges, len(c.answers), kinds)
+		fmt.Fprintf(&b, "held against /openapi.json: %d exchanges, of %d operations, with %d different pairs of operation "+
+			"and answer\n", c.exchanges, len(c.answers), kinds)
 	}
 	if len(c.frames) > 0 {
 		of := ""

@@ -43,7 +43,8 @@ func (r *Recorder) fail(what string, faults []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range faults {
-		if text := what + ": the documents say otherwise: " + f; len(r.faults) < mostFaults && !slices.Contains(r.faults, text) {
+		if text := what + ": the documents say otherwise: " + f; len(r.faults) < mostFaults &&
+			!slices.Contains(r.faults, text) {
 			r.faults = append(r.faults, text)
 		}
 	}
@@ -131,7 +132,8 @@ func Check(e *Exchange) []string {
 
 // isPreflight tells whether a browser asks what a page may do (CORS).
 func isPreflight(e *Exchange) bool {
-	return e.Method == http.MethodOptions && e.Request.Get("Origin") != "" && e.Request.Get("Access-Control-Request-Method") != ""
+	return e.Method == http.MethodOptions && e.Request.Get("Origin") != "" &&
+		e.Request.Get("Access-Control-Request-Method") != ""
 }
 
 // CodeOf gives the code of a problem document; "" if a body is none.

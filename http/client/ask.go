@@ -108,7 +108,8 @@ func (s *Sent) AwaitReply(ctx context.Context, most time.Duration) (*Message, er
 	return s.out.await(ctx, s, most)
 }
 
-var errCannotWait = errors.New("the relay, or a proxy before it, does not know Prefer: wait, by which an answer is waited for")
+var errCannotWait = errors.New("the relay, or a proxy before it, does not know Prefer: " +
+	"wait, by which an answer is waited for")
 
 // await sends the message, unless it was sent, and waits for the reply. It sends the
 // message again and again with the same Idempotency-Key: only the first time sends

@@ -97,7 +97,8 @@ func (b *bookmark) open() error {
 	case json.Unmarshal(text, &p) != nil || p.MechaID == "":
 		return &StateError{b.path, fmt.Sprintf("%s is not a file of relay listeners;", b.path)}
 	case p.MechaID != b.own:
-		return &StateError{b.path, fmt.Sprintf("%s says where %s stopped, but the key belongs to %s;", b.path, p.MechaID, b.own)}
+		return &StateError{b.path, fmt.Sprintf("%s says where %s stopped, but the key belongs to %s;",
+			b.path, p.MechaID, b.own)}
 	}
 	b.after, b.place = p.After, p.After
 	return b.write() // so that a fault shows now, not after the first message

@@ -63,7 +63,8 @@ func New(config Config) (*Client, error) {
 	case !strings.HasPrefix(config.URL, "http://") && !strings.HasPrefix(config.URL, "https://"):
 		return nil, &ConfigError{"URL", "must begin with http:// or https://"}
 	case err != nil || u.Host == "":
-		return nil, &ConfigError{"URL", "is not a valid address; valid are http://127.0.0.1:8080 and https://relay.example.com"}
+		return nil, &ConfigError{"URL",
+			"is not a valid address; valid are http://127.0.0.1:8080 and https://relay.example.com"}
 	}
 	if _, err := NewSigner(config.Key, config.SigningSecret); err != nil {
 		return nil, err
@@ -72,7 +73,8 @@ func New(config Config) (*Client, error) {
 	transport.MaxIdleConnsPerHost = idleConnections
 	transport.TLSClientConfig = config.TLS.Clone() // the transport changes it
 	return &Client{
-		url: strings.TrimSuffix(config.URL, "/"), prefix: strings.TrimSuffix(u.EscapedPath(), "/"), key: config.Key, secret: config.SigningSecret, tls: config.TLS.Clone(),
+		url: strings.TrimSuffix(config.URL, "/"), prefix: strings.TrimSuffix(u.EscapedPath(), "/"), key: config.Key,
+		secret: config.SigningSecret, tls: config.TLS.Clone(),
 		http: &http.Client{
 			Timeout: requestTimeout, Transport: transport,
 			// A redirect would carry the key to another host.
@@ -134,7 +136,8 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte, heade
 	}
 	for name, values := range header {
 		if !isHeader(name, values) {
-			return nil, &ConfigError{relay.Visible(name), "is no header that HTTP allows; a value must have no control characters"}
+			return nil, &ConfigError{relay.Visible(name),
+				"is no header that HTTP allows; a value must have no control characters"}
 		}
 		req.Header[name] = values
 	}
@@ -166,7 +169,8 @@ func readResponse(asked *url.URL, resp *http.Response) (*Response, error) {
 func (c *Client) authentication(req *http.Request, body []byte) http.Header {
 	req.URL.RawQuery = strings.ReplaceAll(req.URL.RawQuery, "|", "%7C") // a bar would part the signed text
 	target := strings.TrimPrefix(req.URL.RequestURI(), c.prefix)
-	return newSigner(c.key, c.secret).RequestHeader(req.Method, target, body) // one for each request: a Signer is not for concurrent use
+	// one for each request: a Signer is not for concurrent use
+	return newSigner(c.key, c.secret).RequestHeader(req.Method, target, body)
 }
 
 // Call is Do for an answer that is wanted as a value. in is sent as JSON, or as

@@ -163,7 +163,8 @@ func (c *Client) Inbox(ctx context.Context, limit int) iter.Seq2[*Message, error
 // last value.
 func (c *Client) History(ctx context.Context, conversation string, limit int) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
-		c.pages(ctx, "/api/v1/conversations/"+url.PathEscape(conversation)+"/messages", url.Values{"include": {"payload"}}, limit, yield)
+		c.pages(ctx, "/api/v1/conversations/"+url.PathEscape(conversation)+"/messages",
+			url.Values{"include": {"payload"}}, limit, yield)
 	}
 }
 

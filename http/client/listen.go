@@ -124,7 +124,8 @@ func (o *ListenOptions) complete() error {
 	case o.Claim && (o.State != "" || o.keepsPlace()):
 		return &ConfigError{"Claim", "needs an Ack that ends the message, and no State: the relay knows what is left to do"}
 	case o.Jobs > 1 && (o.keepsPlace() || o.Quick):
-		return &ConfigError{"Jobs", "must be 1 with State, with Quick, and without an Ack that ends the message: the messages are then done in order"}
+		return &ConfigError{"Jobs",
+			"must be 1 with State, with Quick, and without an Ack that ends the message: the messages are then done in order"}
 	case o.Quick && o.Claim:
 		return &ConfigError{"Quick", "does not go with Claim"}
 	}

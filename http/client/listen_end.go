@@ -54,7 +54,8 @@ func (l *listener) call(m *Message) error {
 	case <-late.C:
 	}
 	if !m.task.hasEnded() {
-		l.o.Report(Event{What: LeftPending, Message: m, Err: fmt.Errorf("%s stays pending: %w, though its context has ended", m.ID, errRunsOn)})
+		l.o.Report(Event{What: LeftPending, Message: m, Err: fmt.Errorf("%s stays pending: %w, though its context has ended",
+			m.ID, errRunsOn)})
 	}
 	return errRunsOn
 }

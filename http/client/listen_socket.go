@@ -52,7 +52,9 @@ func (l *listener) reconnectAfter(ctx context.Context, err error, b *Backoff) er
 	case errors.As(err, &own):
 		return own.error
 	case Refused(err, relay.CursorNotFound) && l.mark != nil:
-		return &StateError{l.mark.path, fmt.Sprintf("this relay does not know the message %s, where %s says that the last listener stopped. If that file belongs to another relay,", l.taken, l.mark.path)}
+		return &StateError{l.mark.path,
+			fmt.Sprintf("this relay does not know the message %s, where %s says that the last listener stopped. "+
+				"If that file belongs to another relay,", l.taken, l.mark.path)}
 	case !Temporary(err), errors.As(err, &closed) && closed.Code == policyViolation:
 		return err
 	}

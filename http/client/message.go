@@ -31,7 +31,8 @@ type Message struct {
 	Attempt        int             // 1, and more if the message comes again after a deferral or a lease
 	Signed         bool            // the relay has verified a signature; not known of a message that a socket has brought
 	State          string          // of a record, as in queued; "" if a socket has brought the message
-	Status, Detail string          // of a record: the recipient's latest word, as in completed, and why; "" if there is none
+	// of a record: the recipient's latest word, as in completed, and why; "" if there is none
+	Status, Detail string
 	JSON           json.RawMessage // of a record: all of it
 
 	c     *Client
@@ -67,8 +68,10 @@ type frame struct {
 // message makes the Message of a frame.
 func (c *Client) message(f *frame) *Message {
 	m := &Message{
-		ID: f.MessageID, ConversationID: f.ConversationID, Sender: f.From, To: f.To, Type: f.MessageType, Priority: f.Priority,
-		CorrelationID: f.CorrelationID, InReplyTo: f.InReplyTo, Payload: f.Payload, Attempt: max(f.Attempt, 1), Signed: f.Signed, State: f.State, c: c, keys: &replyKeys{}, ended: &atomic.Bool{},
+		ID: f.MessageID, ConversationID: f.ConversationID, Sender: f.From, To: f.To, Type: f.MessageType,
+		Priority:      f.Priority,
+		CorrelationID: f.CorrelationID, InReplyTo: f.InReplyTo, Payload: f.Payload, Attempt: max(f.Attempt, 1),
+		Signed: f.Signed, State: f.State, c: c, keys: &replyKeys{}, ended: &atomic.Bool{},
 	}
 	if f.PayloadBase64 != nil {
 		m.Payload = f.PayloadBase64

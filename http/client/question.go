@@ -73,7 +73,8 @@ type question struct {
 
 // asks notes that an answer to a message is waited for. end must follow.
 func (c *Client) asks(m *outgoing) *question {
-	q := &question{of: &c.questions, to: m.to, conversation: m.conversation, correlation: m.correlation, known: make(chan struct{}), over: make(chan struct{})}
+	q := &question{of: &c.questions, to: m.to, conversation: m.conversation, correlation: m.correlation,
+		known: make(chan struct{}), over: make(chan struct{})}
 	c.questions.mu.Lock()
 	defer c.questions.mu.Unlock()
 	c.questions.open = append(c.questions.open, q)

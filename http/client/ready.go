@@ -35,7 +35,8 @@ const maxReadiness = 64 << 10 // bytes of an answer
 func AskReady(ctx context.Context, base string, config *tls.Config) (Readiness, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return Readiness{}, &ConfigError{"URL", "is not a valid address; valid are http://127.0.0.1:8080 and https://relay.example.com"}
+		return Readiness{}, &ConfigError{"URL",
+			"is not a valid address; valid are http://127.0.0.1:8080 and https://relay.example.com"}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/readyz", nil)
 	if err != nil {
@@ -61,5 +62,6 @@ func AskReady(ctx context.Context, base string, config *tls.Config) (Readiness, 
 	if err := json.Unmarshal(whole.Body, &answer); err != nil || answer.Status == nil {
 		return Readiness{}, fmt.Errorf("%s answers with status %d, and not as a relay does", u.Redacted(), whole.Status)
 	}
-	return Readiness{Ready: whole.Status == http.StatusOK, Accepting: answer.Accepting, Parts: answer.Parts, Detail: answer.Detail, Answer: whole.Body}, nil
+	return Readiness{Ready: whole.Status == http.StatusOK, Accepting: answer.Accepting, Parts: answer.Parts,
+		Detail: answer.Detail, Answer: whole.Body}, nil
 }

@@ -12,16 +12,16 @@ import (
 	"relay/db/relay"
 )
 
-// Temporary tells whether the same request, signed anew, may succeed later.
-// That holds for the faults of a network, for a relay that is overloaded,
-// stopping or away, and for a clock that may be set right meanwhile. It does
-// not hold for other refusals, such as that of a conversation which is full, nor
-// for a request or URL that is wrong, nor for a message of which the handler has no say any more. The end of a context counts as a fault of
-// the network: ask the context first.
+// Temporary tells whether the same request, signed anew, may succeed later. That holds for the faults of a network, for
+// a relay that is overloaded, stopping or away, and for a clock that may be set right meanwhile. It does not hold for
+// other refusals, such as that of a conversation which is full, nor for a request or URL that is wrong, nor for a
+// message of which the handler has no say any more. The end of a context counts as a fault of the network: ask the
+// context first.
 func Temporary(err error) bool {
 	var r *Refusal
 	switch {
-	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)), Refused(err, relay.ConversationFull):
+	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)),
+		Refused(err, relay.ConversationFull):
 		return false
 	case errors.Is(err, ErrListenerEnded), errors.Is(err, ErrLeaseLost), errors.Is(err, errHandled):
 		return false
@@ -40,7 +40,8 @@ func NothingDone(err error) bool {
 	var op *net.OpError
 	var r *Refusal
 	switch {
-	case errors.Is(err, errNotSent), errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
+	case errors.Is(err, errNotSent), errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)),
+		errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
 		return true
 	case errors.As(err, &op):
 		return op.Op == "dial"

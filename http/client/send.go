@@ -143,8 +143,10 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 		AckBy          int64  `json:"ack_by_seconds,omitempty"`
 		MaxMessages    int    `json:"max_messages,omitempty"`
 		SearchID       string `json:"search_id,omitempty"`
-	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy), o.MaxMessages, o.SearchID}, raw)
-	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), conversation: o.ConversationID, correlation: o.CorrelationID}, err
+	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy),
+		o.MaxMessages, o.SearchID}, raw)
+	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout),
+		conversation: o.ConversationID, correlation: o.CorrelationID}, err
 }
 
 // negative names the option that is below 0 and must not be; "" if there is none.

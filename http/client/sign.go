@@ -37,7 +37,8 @@ func NewSigner(key, secret string) (*Signer, error) {
 	case key == "":
 		return nil, &ConfigError{"Key", "is empty"}
 	case strings.ContainsFunc(key, unicode.IsControl):
-		return nil, &ConfigError{"Key", "has a line break or another control character in it; a key is one line, as relay key create printed it"}
+		return nil, &ConfigError{"Key",
+			"has a line break or another control character in it; a key is one line, as relay key create printed it"}
 	}
 	return newSigner(key, secret), nil
 }

@@ -136,7 +136,8 @@ func (s *Socket) control(h ws.Header, r io.Reader) error {
 		return s.write(writeTimeout, ws.NewPongFrame(payload))
 	case ws.OpClose:
 		code, reason := ws.ParseCloseFrameData(payload)
-		_ = s.write(closeTimeout, ws.NewCloseFrame(payload[:min(len(payload), 2)])) // RFC 6455 §5.5.1; the relay may be gone already
+		// RFC 6455 §5.5.1; the relay may be gone already
+		_ = s.write(closeTimeout, ws.NewCloseFrame(payload[:min(len(payload), 2)]))
 		return &Closed{Code: int(code), Reason: reason}
 	}
 	return nil

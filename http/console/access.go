@@ -44,7 +44,8 @@ func (c *Console) guarded(h http.Handler) http.Handler {
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 		head.Set("Cross-Origin-Opener-Policy", "same-origin")
 		if !c.config.TLS && !isLoopback(r.Host) && !c.isOwnName(r.Host) {
-			http.Error(w, "This is no name of this console: open the URL that it printed, or that relay console --print-url prints. Its name changes with each start.", http.StatusMisdirectedRequest)
+			http.Error(w, "This is no name of this console: open the URL that it printed, or that relay console --print-url "+
+				"prints. Its name changes with each start.", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -243,11 +244,12 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.failures.add(client, now)
 		c.config.Logger.Warn("somebody was not let in to the console", "client", client)
-		http.Error(w, "That is not the one. The console prints its URL when it starts; relay console --print-url prints it again.", http.StatusForbidden)
+		http.Error(w, "That is not the one. The console prints its URL when it starts; "+
+			"relay console --print-url prints it again.", http.StatusForbidden)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: c.sessions.begin(now), Path: "/", MaxAge: int(sessionFor.Seconds()),
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: c.sessions.begin(now), Path: "/",
+		MaxAge: int(sessionFor.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -256,6 +258,7 @@ func (c *Console) leave(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie(cookieName(r)); err == nil {
 		c.sessions.drop(cookie.Value)
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

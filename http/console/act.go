@@ -53,7 +53,8 @@ type sendPage struct {
 func (c *Console) withOperator(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.config.Operator == nil {
-			c.refuse(w, r, relay.Errorf(relay.NotFound, "this console only shows: relay serve --console-operator ADDRESS lets it act"))
+			c.refuse(w, r,
+				relay.Errorf(relay.NotFound, "this console only shows: relay serve --console-operator ADDRESS lets it act"))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -107,7 +108,8 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := c.frame(r, "act")
-	f.Data = &actPage{Title: "Send this message?", Will: "It is sent as " + string(c.config.Operator.Address()) + ", as any message is.",
+	f.Data = &actPage{Title: "Send this message?", Will: "It is sent as " + string(c.config.Operator.Address()) +
+		", as any message is.",
 		Facts: []fact{{"To", to}, {"Type", kind}}, Payload: payload, To: "/send", Button: "Send",
 		Fields: []fact{{"to", to}, {"type", kind}, {"payload", payload}, {"once", random()}}, Back: "/"}
 	c.write(w, http.StatusOK, f)
@@ -139,10 +141,13 @@ func (c *Console) showAgain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	path := "/message/" + string(m.ID)
-	return &actPage{Title: "Send it again?", Will: "A new message with the same payload goes to " + string(m.To) + ". It comes from " + string(c.config.Operator.Address()) +
-		", not from " + string(m.From) + ", and so does the answer go there. It has the id of this message as its correlation id.",
-		Facts: []fact{{"Message", string(m.ID)}, {"To", string(m.To)}, {"Type", m.Type}, {"Payload", size(int64(m.PayloadBytes))}},
-		To:    path + "/again", Button: "Send again", Fields: []fact{{"once", random()}}, Back: path}, nil
+	return &actPage{Title: "Send it again?", Will: "A new message with the same payload goes to " + string(m.To) +
+		". It comes from " + string(c.config.Operator.Address()) +
+		", not from " + string(m.From) + ", and so does the answer go there. " +
+		"It has the id of this message as its correlation id.",
+		Facts: []fact{{"Message", string(m.ID)}, {"To", string(m.To)}, {"Type", m.Type},
+			{"Payload", size(int64(m.PayloadBytes))}},
+		To: path + "/again", Button: "Send again", Fields: []fact{{"once", random()}}, Back: path}, nil
 }
 
 // again answers POST /message/{id}/again.
@@ -198,7 +203,8 @@ func (c *Console) showExpire(r *http.Request) (any, error) {
 		return nil, relay.Errorf(relay.AlreadyAcknowledged, "this message is %s: it cannot expire any more", m.State)
 	}
 	path := "/message/" + string(m.ID)
-	return &actPage{Title: "Let it expire now?", Will: "Nobody gets it any more, " + string(m.From) + " is told that it expired, and that cannot be undone. If a worker is busy with it, its acknowledgement will be refused.",
+	return &actPage{Title: "Let it expire now?", Will: "Nobody gets it any more, " + string(m.From) + " is told that " +
+		"it expired, and that cannot be undone. If a worker is busy with it, its acknowledgement will be refused.",
 		Facts: []fact{{"Message", string(m.ID)}, {"From", string(m.From)}, {"To", string(m.To)}, {"State", m.State.String()}},
 		To:    path + "/expire", Button: "Expire", Fields: confirmed, Back: path}, nil
 }
@@ -222,7 +228,8 @@ func (c *Console) showRevoke(r *http.Request) (any, error) {
 	if k.State == survey.KeyRevoked {
 		return nil, relay.Errorf(relay.KeyRevoked, "this key was revoked before")
 	}
-	return &actPage{Title: "Revoke this key?", Will: "From then on every request with it is refused, and its sockets are closed. That cannot be undone; relay key create issues another key.",
+	return &actPage{Title: "Revoke this key?", Will: "From then on every request with it is refused, " +
+		"and its sockets are closed. That cannot be undone; relay key create issues another key.",
 		Facts: []fact{{"Key", string(k.ID)}, {"Mecha", string(k.Mecha)}, {"Label", k.Label}, {"Last used", k.Used}},
 		To:    "/key/" + url.PathEscape(string(id)) + "/revoke", Button: "Revoke", Fields: confirmed, Back: "/keys"}, nil
 }

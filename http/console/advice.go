@@ -28,13 +28,15 @@ func (r *reason) next() []advice {
 	case relay.VerdictFailed, relay.VerdictRejected:
 		return []advice{do("Read what %s says of it. Send the message again only if that has changed.", r.to)}
 	case relay.VerdictDeferred:
-		return []advice{do("Wait until %s, when %s is sent the message again, or mend what %s gives as its reason.", moment(s.Until, r.now), r.to, r.to)}
+		return []advice{do("Wait until %s, when %s is sent the message again, or mend what %s gives as its reason.",
+			moment(s.Until, r.now), r.to, r.to)}
 	case relay.VerdictClaimed:
 		worker := "the worker"
 		if s.Worker != "" {
 			worker += " " + relay.Quote(s.Worker)
 		}
-		return []advice{do("Look at whether %s still runs, or wait until %s: then its lease ends, and another worker can claim the message.", worker, moment(s.Until, r.now))}
+		return []advice{do("Look at whether %s still runs, or wait until %s: "+
+			"then its lease ends, and another worker can claim the message.", worker, moment(s.Until, r.now))}
 	case relay.VerdictPushed:
 		return r.nextPushed()
 	case relay.VerdictBehind:
@@ -74,7 +76,8 @@ func (r *reason) newKey() []advice {
 	if r.who == nil || !r.who.removed.IsZero() {
 		return nil
 	}
-	return []advice{{fmt.Sprintf("Make a new key, give it to %s, and start it with that:", r.to), "relay key create " + string(r.to)}}
+	return []advice{{fmt.Sprintf("Make a new key, give it to %s, and start it with that:", r.to),
+		"relay key create " + string(r.to)}}
 }
 
 // beforeAgain is what to do before an expired message is sent again; nil if that is in vain, because

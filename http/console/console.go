@@ -27,7 +27,8 @@ type Config struct {
 	Store Store
 	Live  Live // what only the server knows; nil: the console is a process of its own
 	// Upgrade makes a WebSocket of a request (ws.Feed); nil: pages ask every 5 seconds.
-	Upgrade func(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func(text []byte) error) error) error
+	Upgrade func(w http.ResponseWriter, r *http.Request,
+		run func(ctx context.Context, send func(text []byte) error) error) error
 	// Search asks the index of the directory; nil: only a server has it, and the profiles of the
 	// file are listed instead.
 	Search   func(context.Context, relay.SearchRequest) (*relay.SearchResult, error)
@@ -82,7 +83,8 @@ var routes = []route{
 	{pattern: "GET /message/{id}/curl", handle: (*Console).curl},
 	{pattern: "GET /mecha", page: "mechas", show: (*Console).showMechas},
 	{pattern: "GET /mecha/{address}", page: "mecha", show: (*Console).showMecha},
-	{pattern: "GET /conversation", page: "conversation", show: (*Console).showConversation}, // with ?id=, for the labels that no path can have
+	// with ?id=, for the labels that no path can have
+	{pattern: "GET /conversation", page: "conversation", show: (*Console).showConversation},
 	{pattern: "GET /conversation/{id}", page: "conversation", show: (*Console).showConversation},
 	{pattern: "GET /directory", page: "directory", show: (*Console).showDirectory},
 	{pattern: "GET /keys", page: "keys", show: (*Console).showKeys},

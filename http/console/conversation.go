@@ -81,7 +81,8 @@ func (c *Console) showConversation(r *http.Request) (any, error) {
 	if p.ID == "" {
 		p.ID = relay.ConversationID(r.URL.Query().Get("id"))
 	}
-	none := relay.Errorf(relay.ConversationNotFound, "there is no message in the conversation %s", relay.Quote(string(p.ID)))
+	none := relay.Errorf(relay.ConversationNotFound, "there is no message in the conversation %s",
+		relay.Quote(string(p.ID)))
 	if p.ID == "" || p.ID.Check("id") != nil {
 		return nil, none
 	}
@@ -146,7 +147,8 @@ func (c *Console) judgeConversation(ctx context.Context, list []*relay.Message, 
 	if part {
 		these = "Of the conversation, " + these + " are shown:"
 	}
-	v.Also = append(v.Also, fmt.Sprintf("%s between %s, from %s to %s.", these, plural(len(parties), "Mecha"), moment(list[0].CreatedAt, now), moment(list[len(list)-1].CreatedAt, now)))
+	v.Also = append(v.Also, fmt.Sprintf("%s between %s, from %s to %s.",
+		these, plural(len(parties), "Mecha"), moment(list[0].CreatedAt, now), moment(list[len(list)-1].CreatedAt, now)))
 	return v, nil
 }
 
@@ -231,8 +233,9 @@ func (p *conversationPage) draw(list []*relay.Message) {
 		}
 		drawn = m.CreatedAt
 		r := rowOfMessage(m)
-		a := arrow{row: r, X1: x(float64(from)), X2: x(float64(to)), Middle: x(float64(from+to) / 2), Y: y + rowHeight - 12, TextY: y + rowHeight - 18,
-			Left: to < from, Self: to == from, Dashed: m.State.Pending() || m.State == relay.Expired, ClockOf: m.CreatedAt.Local().Format("15:04:05")}
+		a := arrow{row: r, X1: x(float64(from)), X2: x(float64(to)), Middle: x(float64(from+to) / 2), Y: y + rowHeight - 12,
+			TextY: y + rowHeight - 18, Left: to < from, Self: to == from, Dashed: m.State.Pending() || m.State == relay.Expired,
+			ClockOf: m.CreatedAt.Local().Format("15:04:05")}
 		text := r.What
 		if r.Type != "" {
 			text = relay.Visible(r.Type) + " · " + r.What
@@ -247,7 +250,8 @@ func (p *conversationPage) draw(list []*relay.Message) {
 		y += rowHeight
 	}
 	p.Height = y + 14
-	p.Desc = fmt.Sprintf("%s of %s, the oldest on top. A dashed arrow is a message that is not acknowledged. The list has the same messages as text.", plural(len(p.Arrows), "message"), plural(n, "Mecha"))
+	p.Desc = fmt.Sprintf("%s of %s, the oldest on top. A dashed arrow is a message that is not acknowledged. "+
+		"The list has the same messages as text.", plural(len(p.Arrows), "message"), plural(n, "Mecha"))
 }
 
 // fit cuts a text to so many letters.

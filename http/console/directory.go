@@ -73,15 +73,18 @@ type piece struct {
 }
 
 // the filters that a page's query can have, and the facet that each belongs to
-var facets = []struct{ param, facet, name string }{{"crew", "crew", "Crew"}, {"tag", "tags", "Tags"}, {"language", "languages", "Languages"}}
+var facets = []struct{ param, facet, name string }{{"crew", "crew", "Crew"}, {"tag", "tags", "Tags"},
+	{"language", "languages", "Languages"}}
 
 // showDirectory makes the page at /directory.
 func (c *Console) showDirectory(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	p := &directoryPage{Text: strings.TrimSpace(q.Get("q")), As: strings.TrimSpace(q.Get("as")), Index: c.config.Search != nil, Sort: q.Get("sort")}
+	p := &directoryPage{Text: strings.TrimSpace(q.Get("q")), As: strings.TrimSpace(q.Get("as")),
+		Index: c.config.Search != nil, Sort: q.Get("sort")}
 	for _, f := range facets {
 		if v := q.Get(f.param); v != "" {
-			p.Filters = append(p.Filters, choice{Name: f.name + ": " + cut(v, wordLength), Link: linkWith(r, f.param, "", "page", "")})
+			p.Filters = append(p.Filters, choice{Name: f.name + ": " + cut(v, wordLength),
+				Link: linkWith(r, f.param, "", "page", "")})
 		}
 	}
 	if q.Get("online") == "yes" {
@@ -98,8 +101,10 @@ func (c *Console) showDirectory(r *http.Request) (any, error) {
 func (c *Console) searchIndex(r *http.Request, p *directoryPage) error {
 	values := r.URL.Query()
 	n, from := c.pageOf(r, shownHits)
-	q := relay.SearchRequest{Query: p.Text, Sort: relay.SearchSort(p.Sort), Limit: shownHits, Offset: min(from, mostHits), Facets: []string{"crew", "tags", "languages"}, Highlight: true, Explain: true}
-	for name, to := range map[string]*[]string{"crew": &q.Filter.Crew, "tag": &q.Filter.Tags, "language": &q.Filter.Languages} {
+	q := relay.SearchRequest{Query: p.Text, Sort: relay.SearchSort(p.Sort), Limit: shownHits, Offset: min(from, mostHits),
+		Facets: []string{"crew", "tags", "languages"}, Highlight: true, Explain: true}
+	for name, to := range map[string]*[]string{"crew": &q.Filter.Crew, "tag": &q.Filter.Tags,
+		"language": &q.Filter.Languages} {
 		if v := values.Get(name); v != "" {
 			*to = []string{v}
 		}
@@ -128,7 +133,8 @@ func (c *Console) searchIndex(r *http.Request, p *directoryPage) error {
 		return all, err
 	}
 	found, err := c.config.Search(r.Context(), q)
-	if code := relay.ErrorCode(err); code == relay.InvalidRequest || code == relay.Overloaded || code == relay.RateLimited {
+	if code := relay.ErrorCode(err); code == relay.InvalidRequest || code == relay.Overloaded ||
+		code == relay.RateLimited {
 		p.Verdict = Verdict{Text: "The search was refused: " + refusal(err) + ".", Level: 1}
 		return nil
 	}
@@ -166,7 +172,8 @@ func (p *directoryPage) tell(r *http.Request, found *relay.SearchResult) {
 	case found.Total == 0:
 		p.Verdict = Verdict{Text: "No Mecha is found.", Level: 1}
 	default:
-		p.Verdict.Text = plural(found.Total, "Mecha") + map[bool]string{true: " is", false: " are"}[found.Total == 1] + " found."
+		p.Verdict.Text = plural(found.Total, "Mecha") + map[bool]string{true: " is", false: " are"}[found.Total == 1] +
+			" found."
 	}
 	if found.Partial {
 		p.Verdict.Also = append(p.Verdict.Also, "The search ran out of its time: some may be missing.")
@@ -175,7 +182,8 @@ func (p *directoryPage) tell(r *http.Request, found *relay.SearchResult) {
 		p.Verdict.Also = append(p.Verdict.Also, "Searched for: "+p.Changed+".")
 	}
 	for _, sort := range []string{"relevance", "recent", "name"} {
-		p.Sorts = append(p.Sorts, choice{Name: sort, Link: linkWith(r, "sort", sort, "page", ""), Chosen: p.Sort == sort || p.Sort == "" && sort == "relevance"})
+		p.Sorts = append(p.Sorts, choice{Name: sort, Link: linkWith(r, "sort", sort, "page", ""),
+			Chosen: p.Sort == sort || p.Sort == "" && sort == "relevance"})
 	}
 	for _, f := range facets {
 		of := facet{Name: f.name}
@@ -186,7 +194,8 @@ func (p *directoryPage) tell(r *http.Request, found *relay.SearchResult) {
 				if chosen {
 					value = ""
 				}
-				of.List = append(of.List, choice{Name: cut(n.Value, wordLength), Link: linkWith(r, f.param, value, "page", ""), N: n.Count, Chosen: chosen})
+				of.List = append(of.List, choice{Name: cut(n.Value, wordLength), Link: linkWith(r, f.param, value, "page", ""),
+					N: n.Count, Chosen: chosen})
 			}
 		}
 		if len(of.List) > 0 {
@@ -216,7 +225,8 @@ func (c *Console) hitOf(rank int, h relay.SearchHit, l survey.Listed) hit {
 
 // listedOf makes the row of a Mecha of the directory.
 func (c *Console) listedOf(rank int, l survey.Listed) hit {
-	row := hit{Rank: rank, Address: l.Address, Name: cut(l.DisplayName, wordLength), Text: cut(l.Description, textLength), Words: wordsOf(&l.Profile)}
+	row := hit{Rank: rank, Address: l.Address, Name: cut(l.DisplayName, wordLength), Text: cut(l.Description, textLength),
+		Words: wordsOf(&l.Profile)}
 	row.Words = row.Words[:min(1, len(row.Words))]
 	if l.Visibility != relay.Public {
 		row.Visibility = l.Visibility
@@ -245,7 +255,8 @@ func split(h relay.Highlight) (all []piece) {
 // listProfiles lists the profiles of the file.
 func (c *Console) listProfiles(r *http.Request, p *directoryPage) error {
 	words := strings.Fields(p.Text)
-	q := survey.ProfileQuery{Words: words[:min(len(words), profileWords)], After: relay.Address(r.URL.Query().Get("after")), Limit: shownHits}
+	q := survey.ProfileQuery{Words: words[:min(len(words), profileWords)],
+		After: relay.Address(r.URL.Query().Get("after")), Limit: shownHits}
 	found, err := c.config.Store.Profiles(r.Context(), q)
 	if err != nil {
 		return err
@@ -260,7 +271,9 @@ func (c *Console) listProfiles(r *http.Request, p *directoryPage) error {
 		p.Before = linkWith(r, "after", "")
 	}
 	if !p.Index {
-		p.NotFound = "Only the server has the search index, which no second process may open: relay serve --console searches by it. Here, the words are looked for in the profiles of the file, without a ranking."
+		p.NotFound = "Only the server has the search index, which no second process may open: " +
+			"relay serve --console searches by it. Here, the words are looked for in the profiles of the file, " +
+			"without a ranking."
 	}
 	switch {
 	case p.Text != "" && len(p.Hits) == 0:

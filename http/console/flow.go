@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	lookEvery  = 250 * time.Millisecond // while a page is open
-	idleEvery  = 5 * time.Second        // while nobody looks
-	readAtOnce = 100                    // events that are read after one look; of more, the newest are shown, and the others counted
-	sampleOf   = 20                     // events that are read of more
-	countRows  = 20_000                 // rows that are counted in one view
-	backfill   = 200_000                // events of the last hour that are counted at the start
-	keptEvents = 300                    // for pages that come back
-	mayReturn  = 15 * time.Second       // after which nothing is read any more for a page that has left
+	lookEvery = 250 * time.Millisecond // while a page is open
+	idleEvery = 5 * time.Second        // while nobody looks
+	// events that are read after one look; of more, the newest are shown, and the others counted
+	readAtOnce = 100
+	sampleOf   = 20               // events that are read of more
+	countRows  = 20_000           // rows that are counted in one view
+	backfill   = 200_000          // events of the last hour that are counted at the start
+	keptEvents = 300              // for pages that come back
+	mayReturn  = 15 * time.Second // after which nothing is read any more for a page that has left
 	heardEvery = 5 * time.Second
 	measured   = 10 * time.Second // between two measurements of the server
 	stuckAfter = 8 * time.Second  // without a look at the file, which there is at least every idleEvery
@@ -356,7 +357,9 @@ func (f *flow) since(after relay.Position) []look.Event {
 	if after < f.from {
 		return nil
 	}
-	n, _ := slices.BinarySearchFunc(f.kept, after, func(e look.Event, p relay.Position) int { return int(min(max(e.Position-p, -1), 1)) })
+	n, _ := slices.BinarySearchFunc(f.kept, after, func(e look.Event, p relay.Position) int {
+		return int(min(max(e.Position-p, -1), 1))
+	})
 	for n < len(f.kept) && f.kept[n].Position <= after {
 		n++
 	}

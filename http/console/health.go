@@ -66,7 +66,8 @@ func (c *Console) showHealth(r *http.Request) (any, error) {
 		v := c.config.Live.Vitals()
 		p.Vitals, p.Refused, p.Settings = &v, v.Refused, v.Settings
 		slices.SortFunc(p.Refused, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Code, b.Code)) })
-		for _, h := range []struct{ key, name string }{{CommitTime, "Commit, p99"}, {SyncTime, "fsync, p99"}, {QueueTime, "Queue, p99"}, {PushLag, "Push lag, p99"}} {
+		for _, h := range []struct{ key, name string }{{CommitTime, "Commit, p99"}, {SyncTime, "fsync, p99"},
+			{QueueTime, "Queue, p99"}, {PushLag, "Push lag, p99"}} {
 			p.Plots = append(p.Plots, draw(h.name, &hour, seconds, quantiles(hour.points, h.key, 0.99)))
 		}
 	}
@@ -93,7 +94,8 @@ func (p *healthPage) judge() Verdict {
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
 		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
 	case p.Vitals != nil && p.Vitals.QueueOldest > time.Second:
-		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)), Level: 1}
+		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)),
+			Level: 1}
 	case p.Vitals != nil && !p.Vitals.IndexReady:
 		return Verdict{Text: "The search index is being built.", Level: 1}
 	}

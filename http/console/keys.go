@@ -42,7 +42,8 @@ var stateNames = [...]string{"ends soon", "never used", "live", "expired", "revo
 
 // keyOf makes the row of a key.
 func keyOf(k survey.Key, now time.Time) key {
-	row := key{Key: k, Used: "never", Created: moment(k.CreatedAt, now), Ends: "never", Tone: [...]string{"warn", "quiet", "good", "quiet", "quiet"}[k.State]}
+	row := key{Key: k, Used: "never", Created: moment(k.CreatedAt, now), Ends: "never",
+		Tone: [...]string{"warn", "quiet", "good", "quiet", "quiet"}[k.State]}
 	row.Label = cut(k.Label, wordLength)
 	if !k.LastUsed.IsZero() {
 		row.Used = ago(k.LastUsed, now)
@@ -81,7 +82,8 @@ func (c *Console) showKeys(r *http.Request) (any, error) {
 	for state, n := range found.Counts {
 		if all += n; n > 0 {
 			s := survey.KeyState(state)
-			p.States = append(p.States, choice{stateNames[s], linkWith(r, "state", s.String(), "page", ""), n, ok && s == chosen})
+			p.States = append(p.States, choice{stateNames[s], linkWith(r, "state", s.String(), "page", ""), n,
+				ok && s == chosen})
 		}
 	}
 	p.States = append([]choice{{"all", linkWith(r, "state", "", "page", ""), all, !ok}}, p.States...)

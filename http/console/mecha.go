@@ -46,7 +46,9 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 	for _, b := range waiting {
 		q.Except = append(q.Except, b.Number)
 	}
-	waiting = slices.DeleteFunc(waiting, func(b box) bool { return !strings.Contains(strings.ToLower(string(b.Mecha)), strings.ToLower(p.Text)) })
+	waiting = slices.DeleteFunc(waiting, func(b box) bool {
+		return !strings.Contains(strings.ToLower(string(b.Mecha)), strings.ToLower(p.Text))
+	})
 	n, from := c.pageOf(r, shownMechas)
 	more := len(waiting) > from+shownMechas
 	p.Boxes = waiting[min(from, len(waiting)):min(from+shownMechas, len(waiting))]
@@ -62,7 +64,8 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 				more = true
 				break
 			}
-			b := box{Now: now, Live: c.config.Live != nil, Box: survey.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: c.lastSeen(m.Number, m.LastSeen)}}
+			b := box{Now: now, Live: c.config.Live != nil, Box: survey.Box{Mecha: m.Address, Number: m.Number,
+				LiveKeys: m.LiveKeys, LastSeen: c.lastSeen(m.Number, m.LastSeen)}}
 			b.Seen, b.Here = c.presence(m.Number, b.LastSeen, now)
 			p.Boxes = append(p.Boxes, b)
 		}
@@ -125,7 +128,8 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 		if err := c.explain(ctx, &b, now); err != nil {
 			return nil, err
 		}
-		list, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: state.Address, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: shownWaiting})
+		list, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: state.Address, Direction: relay.In,
+			State: relay.OnlyPending, Oldest: true, Limit: shownWaiting})
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +149,8 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	p.Plots, p.Ages = plotsOf(p.Hour, now), barsOf(state.Ages)
 	for _, l := range state.Leases {
 		l.Worker, l.Label = cut(l.Worker, wordLength), cut(l.Label, wordLength)
-		p.Leases = append(p.Leases, lease{l, !now.Before(l.Until), l.Claimed && !l.KeyUsed.IsZero() && l.KeyUsed.Add(time.Minute).Before(l.Since)})
+		p.Leases = append(p.Leases,
+			lease{l, !now.Before(l.Until), l.Claimed && !l.KeyUsed.IsZero() && l.KeyUsed.Add(time.Minute).Before(l.Since)})
 	}
 	for _, k := range state.Keys {
 		p.Keys = append(p.Keys, keyOf(k, now))
@@ -163,13 +168,15 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 	who := string(p.Address)
 	unable := "it can neither send nor receive"
 	if b.Pending > 0 {
-		unable = "nobody can receive the " + plural(b.Pending, "message") + " that wait" + map[bool]string{true: "s"}[b.Pending == 1] + " for it"
+		unable = "nobody can receive the " + plural(b.Pending, "message") + " that wait" +
+			map[bool]string{true: "s"}[b.Pending == 1] + " for it"
 	}
 	switch {
 	case !p.RemovedAt.IsZero():
 		v.Text, v.Level = fmt.Sprintf("%s was removed: %s.", who, unable), max(v.Level, 1)
 	case b.LiveKeys == 0:
-		v.Text, v.Level = fmt.Sprintf("%s%s: %s.", who, (&standing{registered: p.CreatedAt, keys: p.MechaState.Keys, more: p.MoreKeys}).gone(now), unable), max(v.Level, 1)
+		v.Text, v.Level = fmt.Sprintf("%s%s: %s.", who,
+			(&standing{registered: p.CreatedAt, keys: p.MechaState.Keys, more: p.MoreKeys}).gone(now), unable), max(v.Level, 1)
 	case b.Late > 0:
 		v.Text = waitLong(b.Late, now.Sub(b.OldestAt)) + forWhom(b, 1, b.Late, now) + "."
 	case b.Pending > 0:
@@ -178,11 +185,13 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 		v.Text = fmt.Sprintf("Nothing waits for %s.", who)
 	}
 	switch b.Code {
-	case relay.VerdictAnswered, relay.VerdictWorking, relay.VerdictDeferred, relay.VerdictBehind: // of the others, the sentence says as much
+	case relay.VerdictAnswered, relay.VerdictWorking, relay.VerdictDeferred, relay.VerdictBehind:
+		// of the others, the sentence says as much
 		v.Also = append(v.Also, b.Why)
 	}
 	if b.Pending > 0 && b.Pending != b.Late {
-		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.", plural(b.Pending, "message")+is(b.Pending), waited(b.OldestAt, now)))
+		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.",
+			plural(b.Pending, "message")+is(b.Pending), waited(b.OldestAt, now)))
 	}
 	v.hint(b.question())
 	if b.Overdue > 0 {
@@ -296,7 +305,9 @@ func wordsOf(p *relay.Profile) (all []words) {
 	for _, a := range p.AcceptFrom {
 		accept = append(accept, string(a))
 	}
-	for _, w := range []words{{Name: "Tags", List: p.Tags}, {Name: "Skills", List: skills}, {Name: "Languages", List: p.Languages}, {Name: "Accepts types", List: p.MessageTypes}, {Name: "Accepts from", List: accept}} {
+	for _, w := range []words{{Name: "Tags", List: p.Tags}, {Name: "Skills", List: skills},
+		{Name: "Languages", List: p.Languages}, {Name: "Accepts types", List: p.MessageTypes},
+		{Name: "Accepts from", List: accept}} {
 		if len(w.List) == 0 {
 			continue
 		}

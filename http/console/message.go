@@ -69,7 +69,8 @@ func (c *Console) showMessage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &messagePage{Message: t.Message, Verdict: c.verdict(t), Retried: t.Retried, Answer: t.Situation.Answer, Ahead: t.Situation.Ahead}
+	p := &messagePage{Message: t.Message, Verdict: c.verdict(t), Retried: t.Retried, Answer: t.Situation.Answer,
+		Ahead: t.Situation.Ahead}
 	now := c.config.Now()
 	p.Level, p.SinceIs, p.State = levelOf(t, p.Verdict.Code, now), sinceWords[p.Verdict.Code], stateOf(&t.Situation)
 	if err := c.addAnswers(r.Context(), p, answers); err != nil {
@@ -136,7 +137,8 @@ func (c *Console) addAnswers(ctx context.Context, p *messagePage, answers []*rel
 // judgeBehind corrects the level of a message behind a full window by that of the oldest message: while
 // its recipient may be at work on that one, the others wait for their turn.
 func (c *Console) judgeBehind(ctx context.Context, p *messagePage, now time.Time) error {
-	oldest, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
+	oldest, _, err := c.config.Store.Messages(ctx,
+		look.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
@@ -230,7 +232,8 @@ func lifeOf(t *look.Trace, who *standing) (all []step) {
 // reason gives what the sentences about a message are made of.
 func (c *Console) reason(t *look.Trace, code relay.VerdictCode, now time.Time) (*reason, error) {
 	who, err := c.standing(t.Message.To, code, &t.Situation)
-	return &reason{full: c.fullWindow(t.Message.Recipient), code: code, about: &t.Situation, to: t.Message.To, live: c.config.Live != nil, online: t.Situation.Online, who: who, now: now}, err
+	return &reason{full: c.fullWindow(t.Message.Recipient), code: code, about: &t.Situation, to: t.Message.To,
+		live: c.config.Live != nil, online: t.Situation.Online, who: who, now: now}, err
 }
 
 // seen says how it is with the recipient of a message that waits.

@@ -107,7 +107,8 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	if b.Pending > 1 {
 		b.Why = ofOldest(b.Why)
 	}
-	if b.LastSeen.Before(t.Situation.LastSeen) { // its messages tell more than the use of its keys, which is noted up to a minute later
+	// its messages tell more than the use of its keys, which is noted up to a minute later
+	if b.LastSeen.Before(t.Situation.LastSeen) {
 		b.LastSeen = t.Situation.LastSeen
 		b.Seen, b.Here = c.presence(b.Number, b.LastSeen, now)
 	}
@@ -119,8 +120,8 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	return err
 }
 
-// namesMessage matches a verdict up to where it names its message. The name of a worker, in quotation marks, and a reason,
-// in parentheses, are somebody's own words.
+// namesMessage matches a verdict up to where it names its message. The name of a worker, in quotation marks, and a
+// reason, in parentheses, are somebody's own words.
 var namesMessage = regexp.MustCompile(`^((?:[^“(]|“[^”]*”)*?[Tt]he )message`)
 
 // ofOldest has a verdict name its message as the oldest of several.
@@ -301,7 +302,9 @@ func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row
 
 // find lists messages, and those that it has found if the time is over. What does not exist
 // has no messages.
-func (c *Console) find(ctx context.Context, l look.ListQuery, most time.Duration) (list []*relay.Message, cut bool, err error) {
+func (c *Console) find(
+	ctx context.Context, l look.ListQuery, most time.Duration,
+) (list []*relay.Message, cut bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	list, cut, err = c.config.Store.Messages(limited, l)

@@ -29,7 +29,8 @@ const (
 // draw makes a plot of a value of each span. A negative value is one that is not known.
 func draw(name string, h *lastHour, show func(float64) string, value func(*point) float64) plot {
 	all := h.points
-	p := plot{Counting: !h.counted, Name: name, Value: "–", Top: "–", From: all[0].Begin.Local().Format("15:04"), To: all[len(all)-1].Begin.Local().Format("15:04 MST")}
+	p := plot{Counting: !h.counted, Name: name, Value: "–", Top: "–", From: all[0].Begin.Local().Format("15:04"),
+		To: all[len(all)-1].Begin.Local().Format("15:04 MST")}
 	values, top, latest := make([]float64, len(all)), 0.0, -1.0
 	step := float64(plotWidth) / float64(len(all)-1)
 	for i := range all {

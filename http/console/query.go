@@ -28,16 +28,21 @@ type query struct {
 
 // states are the values of state: that the store knows.
 var states = map[string]relay.StateFilter{
-	"pending": relay.OnlyPending, "queued": relay.OnlyQueued, "delivered": relay.OnlyDelivered, "acknowledged": relay.OnlyAcknowledged, "acked": relay.OnlyAcknowledged,
+	"pending": relay.OnlyPending, "queued": relay.OnlyQueued, "delivered": relay.OnlyDelivered,
+	"acknowledged": relay.OnlyAcknowledged, "acked": relay.OnlyAcknowledged,
 	"expired": relay.OnlyExpired, "dead": relay.OnlyDead, "overdue": relay.OnlyOverdue,
 }
 
 // stateFinds says what each value of states finds, and each word of an ack that the relay knows.
 var stateFinds = map[string]string{
-	"pending": "are neither acknowledged nor expired", "queued": "wait, and that their recipient has not marked as delivered",
-	"delivered": "their recipient has marked as delivered, but not acknowledged", "acknowledged": "are acknowledged, in whatever word", "acked": "are acknowledged, in whatever word",
-	"expired": "expired before they were acknowledged", "dead": "expired, or were acknowledged as failed or rejected", "overdue": "were not acknowledged by the time that their sender asked for",
-	"completed": ofAck, "failed": ofAck, "rejected": ofAck, "received": ofAck, relay.Processing: ofAck, relay.Deferred: ofAck,
+	"pending":      "are neither acknowledged nor expired",
+	"queued":       "wait, and that their recipient has not marked as delivered",
+	"delivered":    "their recipient has marked as delivered, but not acknowledged",
+	"acknowledged": "are acknowledged, in whatever word", "acked": "are acknowledged, in whatever word",
+	"expired": "expired before they were acknowledged", "dead": "expired, or were acknowledged as failed or rejected",
+	"overdue":   "were not acknowledged by the time that their sender asked for",
+	"completed": ofAck, "failed": ofAck, "rejected": ofAck, "received": ofAck, relay.Processing: ofAck,
+	relay.Deferred: ofAck,
 }
 
 const ofAck = "have this as the word of their latest acknowledgement"
@@ -45,8 +50,10 @@ const ofAck = "have this as the word of their latest acknowledgement"
 // stateEvents are further values of state:, with what happens then. A message of the past does not tell
 // of them, so only the live flow has them.
 var stateEvents = map[look.StepKind]string{
-	look.StepAccepted: "the relay has taken a message", look.StepPushed: "a message is written to a socket", look.StepClaimed: "a worker gets a lease of a message",
-	look.StepReturned: "a lease or a deferral ends, and the message waits again", look.StepFull: "a conversation has all the messages that it may have",
+	look.StepAccepted: "the relay has taken a message", look.StepPushed: "a message is written to a socket",
+	look.StepClaimed:  "a worker gets a lease of a message",
+	look.StepReturned: "a lease or a deferral ends, and the message waits again",
+	look.StepFull:     "a conversation has all the messages that it may have",
 }
 
 // sayState says in a sentence what a value of state: finds.
@@ -58,7 +65,8 @@ func sayState(state string) string {
 	if what == "" {
 		return relay.Visible(state) + " is no state, and is looked for as the word of an ack. " + knownStates
 	}
-	say := "state:" + state + " is an event: " + what + ". It is shown here from now on, when it happens; no earlier message is found by it."
+	say := "state:" + state + " is an event: " + what +
+		". It is shown here from now on, when it happens; no earlier message is found by it."
 	if state == string(look.StepClaimed) {
 		say += " What workers hold now stands on the page of their Mecha."
 	}
@@ -66,7 +74,8 @@ func sayState(state string) string {
 }
 
 const (
-	knownFields = "The words are from:, to:, conv:, type:, state:, older: and has:reply; a word without a colon is looked for in addresses, ids and types."
+	knownFields = "The words are from:, to:, conv:, type:, state:, older: and has:reply; " +
+		"a word without a colon is looked for in addresses, ids and types."
 	knownStates = "The states are pending, queued, delivered, acknowledged, expired, overdue and dead."
 )
 
@@ -148,7 +157,8 @@ func (q query) Conversation() relay.ConversationID { return q.conv }
 
 // empty tells whether the query wants everything.
 func (q query) empty() bool {
-	return q.from == "" && q.to == "" && q.conv == "" && q.kind == "" && q.state == "" && q.older == 0 && !q.reply && len(q.words) == 0 && len(q.Refused) == 0
+	return q.from == "" && q.to == "" && q.conv == "" && q.kind == "" && q.state == "" && q.older == 0 && !q.reply &&
+		len(q.words) == 0 && len(q.Refused) == 0
 }
 
 // matches tells whether the query wants an event.
@@ -157,15 +167,17 @@ func (q query) matches(e look.Event, now time.Time) bool {
 	switch {
 	case len(q.Refused) > 0:
 		return false
-	case !hasAddress(m.From, q.from), !hasAddress(m.To, q.to), q.conv != "" && m.Conversation != q.conv, q.kind != "" && m.Type != q.kind,
-		q.older > 0 && now.Sub(m.CreatedAt) < q.older, q.reply && m.InReplyTo == "":
+	case !hasAddress(m.From, q.from), !hasAddress(m.To, q.to), q.conv != "" && m.Conversation != q.conv,
+		q.kind != "" && m.Type != q.kind, q.older > 0 && now.Sub(m.CreatedAt) < q.older, q.reply && m.InReplyTo == "":
 		return false
 	}
 	if q.state != "" && q.state != string(e.Step.What) && q.state != e.Step.Status && !inState(m, states[q.state]) {
 		return false
 	}
 	for _, w := range q.words {
-		if !strings.EqualFold(string(m.Conversation), w) && !strings.Contains(strings.ToLower(strings.Join([]string{string(m.From), string(m.To), string(m.ID), m.Type, e.Step.Status, string(e.Step.What)}, " ")), w) {
+		if !strings.EqualFold(string(m.Conversation), w) &&
+			!strings.Contains(strings.ToLower(strings.Join([]string{string(m.From), string(m.To), string(m.ID), m.Type,
+				e.Step.Status, string(e.Step.What)}, " ")), w) {
 			return false
 		}
 	}

@@ -19,7 +19,8 @@ func (c *Console) questionOf(ctx context.Context, m *relay.Message) (*relay.Mess
 	if m.InReplyTo != "" {
 		return nil, nil
 	}
-	asked, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: m.To, Direction: relay.Out, Before: m.ID, Limit: lookedQuestions})
+	asked, _, err := c.config.Store.Messages(ctx,
+		look.ListQuery{Mecha: m.To, Direction: relay.Out, Before: m.ID, Limit: lookedQuestions})
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +66,10 @@ func (b *box) question() string {
 		return ""
 	}
 	m := b.About.Message
-	return fmt.Sprintf("%s acknowledged %s from %s as %s, and no answer to that is recorded; but at about that time it sent %s in the conversation %s.",
-		q.To, shorten(string(q.ID)), q.From, relay.Visible(q.Ack.Status), shorten(string(m.ID)), relay.Visible(string(m.Conversation)))
+	return fmt.Sprintf("%s acknowledged %s from %s as %s, and no answer to that is recorded; "+
+		"but at about that time it sent %s in the conversation %s.",
+		q.To, shorten(string(q.ID)), q.From, relay.Visible(q.Ack.Status), shorten(string(m.ID)),
+		relay.Visible(string(m.Conversation)))
 }
 
 // nameQuestion is the advice for a Mecha whose answers cannot be told from other messages.
@@ -94,7 +97,8 @@ func (c *Console) unread(ctx context.Context, m *relay.Message) (text string, le
 		return "", 0, nil, err
 	}
 	seen, err := c.seen(ctx, t)
-	text = fmt.Sprintf("%s has not acknowledged %s, which has waited %s. %s: %s.", m.To, shorten(string(m.ID)), age(now.Sub(m.CreatedAt)), m.To, seen)
+	text = fmt.Sprintf("%s has not acknowledged %s, which has waited %s. %s: %s.",
+		m.To, shorten(string(m.ID)), age(now.Sub(m.CreatedAt)), m.To, seen)
 	return text, levelOf(t, v.Code, now), r.next(), err
 }
 

@@ -206,7 +206,8 @@ func (c *Console) fullWindow(id relay.MechaNumber) (w fullWindow) {
 
 // says tells, after "is connected", since when it is, and what it has not acknowledged.
 func (w fullWindow) says(now time.Time) string {
-	return fmt.Sprintf("since %s, and has not acknowledged %s that it was sent", moment(w.open, now), plural(w.sent, "message"))
+	return fmt.Sprintf("since %s, and has not acknowledged %s that it was sent",
+		moment(w.open, now), plural(w.sent, "message"))
 }
 
 // text is the headline of the page of a message; said is what relay.Judge says, which it is if
@@ -226,7 +227,8 @@ func (r *reason) text(said string) string {
 		return r.pushed(at)
 	case relay.VerdictBehind:
 		if !r.full.open.IsZero() {
-			return fmt.Sprintf("%s is connected %s: its window is full, so the relay has not sent it this message yet.", r.to, r.full.says(r.now))
+			return fmt.Sprintf("%s is connected %s: its window is full, so the relay has not sent it this message yet.",
+				r.to, r.full.says(r.now))
 		}
 	case relay.VerdictNeverConnected:
 		if more := r.who.unused(r.now); more != "" {
@@ -254,9 +256,11 @@ func (r *reason) pushed(at func(time.Time) string) string {
 	}
 	switch {
 	case !r.live:
-		return fmt.Sprintf("The message was written to %s of %s %s, and was not acknowledged since.", plural(s.Sockets, "socket"), r.to, when)
+		return fmt.Sprintf("The message was written to %s of %s %s, and was not acknowledged since.",
+			plural(s.Sockets, "socket"), r.to, when)
 	case !r.online:
-		return fmt.Sprintf("%s was sent the message %s, has not acknowledged it, and is not connected now; it was last seen at %s.", r.to, when, at(s.LastSeen))
+		return fmt.Sprintf("%s was sent the message %s, has not acknowledged it, and is not connected now; "+
+			"it was last seen at %s.", r.to, when, at(s.LastSeen))
 	}
 	return fmt.Sprintf("%s was sent the message %s, is connected, and has not acknowledged it.", r.to, when)
 }
@@ -268,6 +272,8 @@ func (r *reason) justPushed() bool { return r.now.Sub(r.about.PushedAt) < justNo
 
 // sinceWords name what has happened at the time of a verdict.
 var sinceWords = map[relay.VerdictCode]string{
-	relay.VerdictExpired: "Expired at", relay.VerdictFailed: "Failed at", relay.VerdictRejected: "Rejected at", relay.VerdictAnswered: "Answered at", relay.VerdictAcknowledged: "Acknowledged at",
-	relay.VerdictWorking: "Last word at", relay.VerdictDeferred: "Put off at", relay.VerdictClaimed: "Claimed at", relay.VerdictPushed: "Last written to a socket at", relay.VerdictAway: "Last seen at",
+	relay.VerdictExpired: "Expired at", relay.VerdictFailed: "Failed at", relay.VerdictRejected: "Rejected at",
+	relay.VerdictAnswered: "Answered at", relay.VerdictAcknowledged: "Acknowledged at",
+	relay.VerdictWorking: "Last word at", relay.VerdictDeferred: "Put off at", relay.VerdictClaimed: "Claimed at",
+	relay.VerdictPushed: "Last written to a socket at", relay.VerdictAway: "Last seen at",
 }

@@ -72,8 +72,9 @@ func (c *Console) frame(r *http.Request, page string) frame {
 	if page == "now" { // the others have a search of their own
 		query = r.URL.Query().Get("q")
 	}
-	return frame{Page: page, Path: r.URL.Path, Tabs: tabs, File: c.config.Store.Path(), Live: c.config.Live != nil, Acts: c.config.Operator != nil, Socket: c.config.Upgrade != nil,
-		Cursor: cursor(c.flow.position()), Query: query, Now: c.config.Now()}
+	return frame{Page: page, Path: r.URL.Path, Tabs: tabs, File: c.config.Store.Path(), Live: c.config.Live != nil,
+		Acts: c.config.Operator != nil, Socket: c.config.Upgrade != nil, Cursor: cursor(c.flow.position()), Query: query,
+		Now: c.config.Now()}
 }
 
 // write sends a page, all of it or none.
@@ -96,7 +97,8 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &e) && e.Cause == nil {
 		text = e.Detail
 		switch e.Code {
-		case relay.NotFound, relay.MessageNotFound, relay.MechaNotFound, relay.ConversationNotFound, relay.RecipientNotFound, relay.UnknownKey:
+		case relay.NotFound, relay.MessageNotFound, relay.MechaNotFound, relay.ConversationNotFound, relay.RecipientNotFound,
+			relay.UnknownKey:
 			status = http.StatusNotFound
 		case relay.AlreadyAcknowledged, relay.MessageExpired, relay.KeyRevoked:
 			status = http.StatusConflict
@@ -148,7 +150,8 @@ func (c *Console) static(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}[path.Ext(name)])
+	w.Header().Set("Content-Type", map[string]string{".js": "text/javascript; charset=utf-8",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}[path.Ext(name)])
 	w.Header().Set("Cache-Control", "no-cache")
 	_, _ = w.Write(text) // the client may be gone
 }

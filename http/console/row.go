@@ -46,7 +46,8 @@ func dated(m *relay.Message, s look.Step) (at look.Step, noticed time.Time) {
 func rowOf(e look.Event) row {
 	m := e.Message
 	s, noticed := dated(m, e.Step)
-	r := row{time: s.At, Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"), ID: m.ID, Conv: m.Conversation, From: m.From, To: m.To, Type: relay.Visible(m.Type)}
+	r := row{time: s.At, Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"),
+		ID: m.ID, Conv: m.Conversation, From: m.From, To: m.To, Type: relay.Visible(m.Type)}
 	if m.Type == relay.DefaultType {
 		r.Type = "" // nobody needs to read it in each row
 	}

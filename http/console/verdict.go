@@ -20,7 +20,9 @@ type Verdict struct {
 }
 
 // judge says in one sentence whether all is well, and then what else there is to say.
-func (c *Console) judge(o survey.Overview, all []box, hour *lastHour, dead []row, lost *reason, now time.Time) (v Verdict) {
+func (c *Console) judge(
+	o survey.Overview, all []box, hour *lastHour, dead []row, lost *reason, now time.Time,
+) (v Verdict) {
 	c.judgeStore(&v, o)
 	stored := v.Text != ""
 	said := len(v.Also)
@@ -32,7 +34,8 @@ func (c *Console) judge(o survey.Overview, all []box, hour *lastHour, dead []row
 	if len(all) > 0 {
 		oldest := oldestOf(all)
 		least := map[bool]string{true: "At least "}[o.More]
-		pending = fmt.Sprintf("%s%s pending, the oldest for %s.", least, plural(o.Pending, "message")+is(o.Pending), waited(oldest.OldestAt, now))
+		pending = fmt.Sprintf("%s%s pending, the oldest for %s.", least, plural(o.Pending, "message")+is(o.Pending),
+			waited(oldest.OldestAt, now))
 		young := waitUpTo(o.Pending, waited(oldest.OldestAt, now)) + forWhom(oldest, len(all), o.Pending, now) + "."
 		if late := 0; !o.More {
 			for _, b := range all {
@@ -113,14 +116,16 @@ func (v *Verdict) say(level int, text string) {
 // judgeEnded says what failed or expired in the last hour.
 func (v *Verdict) judgeEnded(total survey.Span, dead []row, lost *reason, now time.Time) {
 	if total.Failed > 0 {
-		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false, total.Failed)+".")
+		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+
+			latestOf(dead, false, total.Failed)+".")
 	}
 	if total.Expired > 0 {
 		expired := " expired"
 		if slices.ContainsFunc(dead, func(r row) bool { return r.What == "expired" && r.time.Before(now.Add(-time.Hour)) }) {
 			expired = was(total.Expired) + " found to have expired" // it expired while no server ran
 		}
-		v.say(1, plural(total.Expired, "message")+expired+" in the last hour"+latestOf(dead, true, total.Expired)+lost.why()+".")
+		v.say(1, plural(total.Expired, "message")+expired+" in the last hour"+
+			latestOf(dead, true, total.Expired)+lost.why()+".")
 	}
 }
 
@@ -178,12 +183,14 @@ func judgeWaiting(v *Verdict, all []box, now time.Time) (unknown string) {
 	}
 	switch {
 	case late > 0:
-		v.say(worst.Level, upper(moreLate+waitLong(late, now.Sub(oldestOf(all).OldestAt)))+forWhom(worst, lateMechas, late, now)+".")
+		v.say(worst.Level, upper(moreLate+waitLong(late, now.Sub(oldestOf(all).OldestAt)))+forWhom(worst,
+			lateMechas, late, now)+".")
 	case mechas > 0:
 		v.say(worst.Level, fmt.Sprintf("%s%s.", upper(more+waits(pending)), forWhom(worst, mechas, pending, now)))
 	}
 	if overdue > 0 {
-		v.say(1, upper(more+plural(overdue, "message"))+is(overdue)+" not acknowledged by the time that the sender asked for.")
+		v.say(1, upper(more+plural(overdue, "message"))+is(overdue)+
+			" not acknowledged by the time that the sender asked for.")
 	}
 	if looked > 0 {
 		unknown = fmt.Sprintf("For %s more wait than are counted here: the oldest are.", plural(looked, "Mecha"))
@@ -264,7 +271,8 @@ func (b *box) state(n int, now time.Time) string {
 	case b.Code == relay.VerdictAnswered:
 		return "which has answered " + it + ", but has not acknowledged it"
 	case b.Code == relay.VerdictPushed && !b.reason.full.open.IsZero():
-		return "which is connected " + b.reason.full.says(now) + ": its window is full, so the relay sends it no others for now"
+		return "which is connected " + b.reason.full.says(now) +
+			": its window is full, so the relay sends it no others for now"
 	case b.Code == relay.VerdictPushed && !b.Live:
 		return got + " and has not acknowledged it"
 	case b.Code == relay.VerdictPushed && b.Here:
@@ -278,9 +286,11 @@ func (b *box) state(n int, now time.Time) string {
 		if s.Worker != "" {
 			worker = "whose worker " + relay.Quote(s.Worker)
 		}
-		return worker + " claimed " + it + " at " + at(s.Since) + " and has reported nothing since; its lease ends at " + at(s.Until)
+		return worker + " claimed " + it + " at " + at(s.Since) + " and has reported nothing since; its lease ends at " +
+			at(s.Until)
 	case b.Code == relay.VerdictWorking:
-		return "which reported " + relay.Visible(s.Message.Ack.Status) + " for " + it + " at " + at(s.Message.Ack.At) + ", and nothing since"
+		return "which reported " + relay.Visible(s.Message.Ack.Status) + " for " + it + " at " + at(s.Message.Ack.At) +
+			", and nothing since"
 	case b.Code == relay.VerdictDeferred:
 		text := "which has put " + it + " off until " + at(s.Until)
 		if s.Message.Ack != nil && s.Message.Ack.Detail != "" {

@@ -48,8 +48,9 @@ var HTML = sync.OnceValue(func() *Site {
 func newSite(pages []Page) (*Site, error) {
 	style := dense(styleFile)
 	sum := sha256.Sum256([]byte(style))
-	s := &Site{Pages: map[string][]byte{}, Texts: map[string][]byte{}, Pictures: pictures(), Policy: "default-src 'none'; img-src 'self'; style-src 'sha256-" +
-		base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+	s := &Site{Pages: map[string][]byte{}, Texts: map[string][]byte{}, Pictures: pictures(),
+		Policy: "default-src 'none'; img-src 'self'; style-src 'sha256-" +
+			base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 	v := view{Style: template.CSS(style), Parts: parts(pages), Title: "relay", About: about}
 	for _, c := range codes(pages) { // errors link to /docs#CODE
 		meaning, _, err := render(c.Meaning)
@@ -189,10 +190,9 @@ func (a anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
 // Put is of parser.IDs; no heading here brings its own id.
 func (a anchors) Put([]byte) {}
 
-// adapter fits the files to the server. A link to keys.md#rotating becomes one to
-// /docs/keys#rotating, and the picture now.png one from /docs/now.png. Each cell of a wide table gets the name of its column,
-// because a narrow screen shows the cells of a row one below the other. The language of a
-// block of code goes: no style asks for it.
+// adapter fits the files to the server. A link to keys.md#rotating becomes one to /docs/keys#rotating, and the picture
+// now.png one from /docs/now.png. Each cell of a wide table gets the name of its column, because a narrow screen shows
+// the cells of a row one below the other. The language of a block of code goes: no style asks for it.
 type adapter struct{}
 
 // Transform is of parser.ASTTransformer.
@@ -235,7 +235,8 @@ func labelCells(table *extast.Table, source []byte) {
 	for row := header.NextSibling(); row != nil; row = row.NextSibling() {
 		label := header.FirstChild()
 		for cell := row.FirstChild(); cell != nil && label != nil; cell = cell.NextSibling() {
-			cell.SetAttributeString("data-label", bytes.ReplaceAll(label.Lines().Value(source), []byte("`"), nil)) // no code in an attribute
+			// no code in an attribute
+			cell.SetAttributeString("data-label", bytes.ReplaceAll(label.Lines().Value(source), []byte("`"), nil))
 			label = label.NextSibling()
 		}
 	}

@@ -148,7 +148,8 @@ const maxWordsUsed = 1 << 16 // words, of whose use the writer has a cache
 // the server's memory would not have it.
 func (d *Dictionary) AddWord(t *engine.Tx, text string) (id int64, err error) {
 	p := t.Next(t.Now)
-	if _, err := t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
+	if _, err := t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) },
+		"INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
 		return 0, err
 	}
 	d.words[text] = id

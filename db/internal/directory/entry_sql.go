@@ -67,8 +67,9 @@ func (d *Directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 		body = "{}"
 	}
 	d.accepts.Drop(id)
-	err = t.C.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
-		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
+	err = t.C.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4,
+		updated_at = ?5, accept_from = ?6`,
 		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(),
 		sqlite.OrNull(string(p.Profile.AcceptFrom)))
 	if err != nil {

@@ -126,8 +126,9 @@ func (d *Directory) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*rel
 // keysAtOnce is how many keys one query reads. It is small, because requests wait for it.
 const keysAtOnce = 500
 
-const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
-	m.address, m.created_at, k.ended, k.broadcast FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
+const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at,
+	u.last_used_at, m.address, m.created_at, k.ended, k.broadcast FROM mecha_key k JOIN mecha m ON m.id = k.mecha
+	LEFT JOIN key_use u ON u.key = k.id`
 
 // findKeys reads keys from the file, in the lane of the keys.
 func (d *Directory) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {

@@ -64,8 +64,8 @@ func closeAddresses(x *engine.Rx, a, viewer relay.Address) (out []relay.Address,
 	var found []candidate
 	seen, wanted := map[relay.Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
-		r := x.C.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
-			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f",
+		r := x.C.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ?
+			AND address < ? AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f",
 			relay.Unlisted.Number(), int64(suggestScan))
 		for r.Next() {
 			looked++

@@ -41,7 +41,8 @@ func (t *Tx) keepAhead() error {
 		return nil
 	}
 	last, ok, err := lastAhead(&t.Rx, "", row.position)
-	if err != nil || ok && row.at.Sub(last.at).Abs() < AheadEvery && row.position.Time().Sub(last.position.Time()) < AheadEvery {
+	if err != nil || ok && row.at.Sub(last.at).Abs() < AheadEvery &&
+		row.position.Time().Sub(last.position.Time()) < AheadEvery {
 		return err
 	}
 	return t.C.Exec("INSERT INTO clock_ahead (position, at) VALUES (?, ?)", int64(row.position), row.at.UnixMilli())
@@ -50,7 +51,8 @@ func (t *Tx) keepAhead() error {
 // lastAhead gives the last row up to a position that meets a condition, if there is one.
 func lastAhead(x *Rx, condition string, upto relay.Position, args ...any) (row aheadRow, ok bool, err error) {
 	ok, err = x.C.Row(func(r *sqlite.Rows) { row = aheadRow{relay.Position(r.Int(0)), relay.UnixMilli(r.Int(1))} },
-		"SELECT position, at FROM clock_ahead WHERE position <= ? "+condition+" ORDER BY position DESC LIMIT 1", append([]any{int64(upto)}, args...)...)
+		"SELECT position, at FROM clock_ahead WHERE position <= ? "+condition+" ORDER BY position DESC LIMIT 1",
+		append([]any{int64(upto)}, args...)...)
 	return row, ok, err
 }
 

@@ -48,7 +48,8 @@ func (d *disk) Check() {
 	d.Low.Store(below || d.Cramped.Load())
 	switch {
 	case below && !d.below:
-		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, acknowledgements and reads go on", "floor_bytes", d.floor)
+		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, acknowledgements and reads go on",
+			"floor_bytes", d.floor)
 	case !below && d.below:
 		d.log.Info("more disk space is free than --min-free-disk again: messages are accepted", "floor_bytes", d.floor)
 	}

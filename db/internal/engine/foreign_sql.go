@@ -112,9 +112,11 @@ func (f *foreign) leave(lost error) error {
 	f.readers.Release()
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w", lost, err)
+		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w",
+			lost, err)
 	case busy != 0:
-		return fmt.Errorf("%w; another process kept the log from being copied into the database, which may lack the newest messages", lost)
+		return fmt.Errorf("%w; another process kept the log from being copied into the database, "+
+			"which may lack the newest messages", lost)
 	}
 	return fmt.Errorf("%w; all that was accepted is in the database file that was open", lost)
 }

@@ -45,7 +45,8 @@ var ackWords = []string{"received", "processing", "deferred", "completed", "fail
 func newMeasures() *Measures {
 	return &Measures{
 		Acks:   measure.NewCounts(ackWords...),
-		Writes: measure.NewSizes(), Commit: measure.NewDurations(), Sync: measure.NewDurations(), Queued: measure.NewDurations(),
+		Writes: measure.NewSizes(), Commit: measure.NewDurations(), Sync: measure.NewDurations(),
+		Queued:  measure.NewDurations(),
 		KeyWait: measure.NewDurations(), PointWait: measure.NewDurations(), ScanWait: measure.NewDurations(),
 	}
 }

@@ -20,7 +20,8 @@ type Queue = turn.Queue[relay.MechaNumber, Op]
 
 // NewQueue returns a queue of which a transaction takes up to most jobs, of up to room bytes.
 func NewQueue(most, room int) Queue {
-	return turn.NewQueue[relay.MechaNumber, Op](MaxQueue, turn.Batch{Items: most, Bytes: room}, turn.Batch{Items: CutBatch, Bytes: cutBytes}, errTooManyWrites)
+	return turn.NewQueue[relay.MechaNumber,
+		Op](MaxQueue, turn.Batch{Items: most, Bytes: room}, turn.Batch{Items: CutBatch, Bytes: cutBytes}, errTooManyWrites)
 }
 
 // errTooManyWrites refuses a write of a Mecha that has its share of the places, or if no

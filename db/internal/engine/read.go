@@ -28,7 +28,9 @@ type Viewer interface {
 }
 
 // Get makes a read that has a result. in is a method of a viewer.
-func Get[T any](ctx context.Context, in func(context.Context, func(*Rx) error) error, read func(*Rx) (T, error)) (v T, err error) {
+func Get[T any](
+	ctx context.Context, in func(context.Context, func(*Rx) error) error, read func(*Rx) (T, error),
+) (v T, err error) {
 	err = in(ctx, func(x *Rx) error {
 		v, err = read(x)
 		return err

@@ -24,7 +24,8 @@ type Tx struct {
 
 // begin begins the writer's next transaction, or makes the present one again.
 func (t *Tx) begin(w *Store) {
-	*t = Tx{Rx: Rx{C: w.C, Lookups: w.Lookups, Now: w.Opts.Now()}, Store: w, Last: w.Last, lastLocal: w.lastLocal, Brought: &relay.Commit{}}
+	*t = Tx{Rx: Rx{C: w.C, Lookups: w.Lookups, Now: w.Opts.Now()}, Store: w, Last: w.Last, lastLocal: w.lastLocal,
+		Brought: &relay.Commit{}}
 	for _, r := range w.Rooms {
 		r.Begin(t)
 	}
@@ -60,7 +61,8 @@ func (w *Store) Commit(ops []Op) {
 // Release calls the finish of ops, and then the listeners, after transact.
 func (w *Store) Release(ops []Op, err error) {
 	if err == nil {
-		w.Listeners.tell(w.batch.Changed & KeysChanged) // before finish, so that a key no longer works when its revocation returns
+		// before finish, so that a key no longer works when its revocation returns
+		w.Listeners.tell(w.batch.Changed & KeysChanged)
 	}
 	for i := range ops {
 		o := &ops[i]
@@ -99,7 +101,8 @@ func (w *Store) spoil(ops []Op, err error) bool {
 	for i := range ops {
 		o := &ops[i]
 		if !o.spoiled && o.Err == err {
-			w.Opts.Logger.Error("a write cannot be applied; its transaction is made again without it", "error", err, "writes", len(ops))
+			w.Opts.Logger.Error("a write cannot be applied; its transaction is made again without it", "error", err,
+				"writes", len(ops))
 			o.spoiled, o.Err = true, &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 			return true
 		}
@@ -207,7 +210,8 @@ func (w *Store) Explain(err error) error {
 	switch {
 	case sqlite.IsFatal(err):
 		w.Fail(err)
-		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown",
+			Cause: err}
 	case errors.Is(err, ErrCramped):
 		w.Disk.Low.Store(true)
 		return ErrNoRoom(err)
@@ -215,11 +219,14 @@ func (w *Store) Explain(err error) error {
 		w.Disk.becameFull(w.C)
 		return ErrNoRoom(err)
 	case sqlite.IsBusy(err):
-		return &relay.Error{Code: relay.DatabaseLocked, Detail: "another process holds the write lock of the database; nothing was written", RetryAfter: time.Second, Cause: err}
+		return &relay.Error{Code: relay.DatabaseLocked,
+			Detail:     "another process holds the write lock of the database; nothing was written",
+			RetryAfter: time.Second, Cause: err}
 	case sqlite.IsReadOnly(err):
 		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: file.Explain(w.Path, err)}
 	case w.batch.committing:
-		return &relay.Error{Code: relay.StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the commit failed; whether this was written is unknown",
+			Cause: err}
 	}
 	return &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 }

@@ -57,7 +57,8 @@ func (w *Store) readFault(err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, sqlite.ErrTooLong):
-		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time", RetryAfter: time.Second, Cause: err}
+		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time",
+			RetryAfter: time.Second, Cause: err}
 	case sqlite.IsFatal(err):
 		w.Fail(err)
 	}

@@ -44,7 +44,8 @@ const (
 // newWatch makes the watch of the file at path. At its first look it finds that
 // everything has changed.
 func newWatch(w *Store, path string) *watch {
-	return &watch{w: w, path: path, data: -1, keys: -1, reports: make(chan func(), 16), clock: w.Opts.Now().Round(0), passed: time.Now()}
+	return &watch{w: w, path: path, data: -1, keys: -1, reports: make(chan func(), 16), clock: w.Opts.Now().Round(0),
+		passed: time.Now()}
 }
 
 // Open opens the connection. The start calls it, while the files are known to be in their
@@ -178,7 +179,8 @@ const jump = time.Minute
 func (h *watch) lookAtClock() {
 	clock, passed := h.w.Opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
 	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
-		h.w.Opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
+		h.w.Opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock",
+			"by", by.Round(time.Second))
 	}
 	h.clock, h.passed = clock, passed
 }
@@ -196,13 +198,16 @@ func (h *watch) lookAtLog() {
 	case stuck == 0 && !h.grows.IsZero():
 		h.grows = time.Time{}
 		h.say(func() {
-			h.w.Opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.path))
+			h.w.Opts.Logger.Info("the database's log is copied again; the next writes make it short",
+				"log_bytes", sqlite.LogSize(h.path))
 		})
 	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
 		h.grows = time.Now()
 		h.say(func() {
-			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
-				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", platform.Holder(h.path, platform.SnapshotLock))
+			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, "+
+				"and grows with every write",
+				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder",
+				platform.Holder(h.path, platform.SnapshotLock))
 		})
 	}
 }

@@ -108,7 +108,8 @@ func New(o Options, path string, l *names.Lookups) *Store {
 		Lookups: l, Opts: o, Path: path, Measures: newMeasures(), Done: make(chan struct{}),
 		Disk: disk{Folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger},
 	}
-	w.Readers = readers.New(readers.Waits{Keys: w.Measures.KeyWait, Points: w.Measures.PointWait, Scans: w.Measures.ScanWait}, w.Done)
+	w.Readers = readers.New(readers.Waits{Keys: w.Measures.KeyWait, Points: w.Measures.PointWait,
+		Scans: w.Measures.ScanWait}, w.Done)
 	w.Watch = newWatch(w, path)
 	w.Transact = w.attempt
 	w.Foreign = foreign{w: w, readers: w.Readers}

@@ -106,7 +106,8 @@ func (x *Index[T, P]) Find(after, from, to P, keys ...Key) (positions []P, many,
 		if s == nil {
 			continue
 		}
-		known = known || after >= s.after // true if the oldest segment begins at the watermark or before, since they are consecutive
+		// true if the oldest segment begins at the watermark or before, since they are consecutive
+		known = known || after >= s.after
 		if after >= s.upto {
 			continue
 		}

@@ -46,8 +46,10 @@ func (i *inbox) GoOn(x *engine.Rx) error {
 		return err
 	}
 	rows, counts := 0, map[int64]int{} // by the word of the priority
-	r := x.C.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) FROM (SELECT m.priority, m.position, "+
-		"iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position) m
+	r := x.C.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) "+
+		"FROM (SELECT m.priority, m.position, "+
+		"iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive FROM ("+
+		pending+`) p CROSS JOIN message m ON m.position = p.position) m
 		GROUP BY priority`, append([]any{x.Now.UnixMilli()}, args...)...)
 	for r.Next() {
 		rows += int(r.Int(1))
@@ -109,7 +111,8 @@ func Pending(x *engine.Rx, id relay.MechaNumber, from relay.Position, limit int)
 	if err != nil {
 		return "", nil, err
 	}
-	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1 AND position >= ?", []any{int64(id), int64(from)}
+	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1 AND position >= ?",
+		[]any{int64(id), int64(from)}
 	if late, more := u.Query(relay.In, true, false, from, math.MaxInt64); late != "" {
 		text += " UNION " + late
 		args = append(args, more...)

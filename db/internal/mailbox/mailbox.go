@@ -16,7 +16,9 @@ import (
 // the log would grow to ten times the size of the messages. So a server updates these
 // tables late (package late), up to the watermark `indexed_upto`.
 
-const rowsPerMessage = 8 // rows inserted, at most, for every new message; a segment is then indexed when half of the next one has come, since no message has more than four
+// rows inserted, at most, for every new message; a segment is then indexed when half of the next one has come, since no
+// message has more than four
+const rowsPerMessage = 8
 
 // These are variables, so that tests can have many segments of few messages.
 var (
@@ -26,7 +28,8 @@ var (
 
 func NewLateMessages() *late.Index[names.Message, relay.Position] {
 	return late.New[names.Message](late.Options[relay.Position]{
-		Tables:    []func(*sqlite.Conn, []names.Row) error{sentTable.insert, joinedTable.insert, replyTable.insert, insertReceived, names.InPending: nil},
+		Tables: []func(*sqlite.Conn, []names.Row) error{sentTable.insert, joinedTable.insert, replyTable.insert,
+			insertReceived, names.InPending: nil},
 		Watermark: setIndexed, Segment: SegmentLength, PerItem: rowsPerMessage, Least: names.LeastRows, ScanRatio: ScanRatio,
 	})
 }

@@ -39,7 +39,8 @@ func indexState(x *engine.Rx) (u Unindexed, err error) {
 			}
 			u.Gaps = unlisted > u.Oldest
 		}
-	}, "SELECT value, (SELECT max(position) FROM unlisted), (SELECT min(position) FROM message) FROM setting WHERE name = 'indexed_upto'")
+	}, "SELECT value, (SELECT max(position) FROM unlisted), (SELECT min(position) FROM message) FROM setting "+
+		"WHERE name = 'indexed_upto'")
 	return u, err
 }
 
@@ -121,7 +122,8 @@ func (room *Mailbox) Index(t *engine.Tx, m names.Message) error {
 // mailboxes go later (unlist_sql.go).
 func (room *Mailbox) unindex(t *engine.Tx, m names.Message) error {
 	if m.Conversation != 0 {
-		if err := t.C.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.Conversation, int64(m.At)); err != nil {
+		if err := t.C.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?",
+			m.Conversation, int64(m.At)); err != nil {
 			return err
 		}
 	}
@@ -139,7 +141,8 @@ func (room *Mailbox) MarkDone(t *engine.Tx, m *relay.Message) error {
 	if t.Late.Collects(names.InPending, r) {
 		return nil
 	}
-	return t.C.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
+	return t.C.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?",
+		int64(m.Recipient), int64(m.Position))
 }
 
 // StartIndex reads the messages after the watermark, which a killed server has not indexed,
@@ -154,7 +157,9 @@ func (room *Mailbox) StartIndex() error {
 		r := w.C.Query(`SELECT position, recipient, sender, coalesce(conversation, 0), coalesce(in_reply_to, 0), open
 			FROM message WHERE position > ? ORDER BY position`, int64(after))
 		for r.Next() {
-			add(names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(4)), Done: r.Int(5) == 0})
+			add(names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)),
+				Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(4)),
+				Done: r.Int(5) == 0})
 		}
 		return r.Close()
 	})
@@ -170,7 +175,8 @@ type lateTable struct{ one, many string } // statements for one row and for atOn
 
 const atOnce = 32 // rows in one statement
 
-var sentTable, joinedTable, replyTable = newLateTable("sent (mecha, position)"), newLateTable("joined (conversation, position)"), newLateTable("reply (question, position)")
+var sentTable, joinedTable, replyTable = newLateTable("sent (mecha, position)"),
+	newLateTable("joined (conversation, position)"), newLateTable("reply (question, position)")
 
 func newLateTable(columns string) *lateTable {
 	one := "INSERT OR IGNORE INTO " + columns + " VALUES (?, ?)"
@@ -199,5 +205,6 @@ func (l *lateTable) insert(c *sqlite.Conn, rows []names.Row) error {
 // insertReceived inserts rows of `received`, which have the messages' state of now.
 func insertReceived(c *sqlite.Conn, rows []names.Row) error {
 	return c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
-		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, JSONList(rows, func(r names.Row) relay.Position { return r.At }))
+		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`,
+		JSONList(rows, func(r names.Row) relay.Position { return r.At }))
 }

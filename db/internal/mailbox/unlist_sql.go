@@ -24,7 +24,8 @@ func (room *Mailbox) Unlist(t *engine.Tx, messages []names.Message) error {
 			return err
 		}
 		if t.Store.Opts.Serve {
-			err := t.C.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.At), int64(m.Recipient), int64(m.Sender))
+			err := t.C.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)",
+				int64(m.At), int64(m.Recipient), int64(m.Sender))
 			if err != nil {
 				return err
 			}
@@ -72,7 +73,8 @@ const UnlistAfter = time.Second
 func (u *Unlister) Start() error {
 	r := u.W.C.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
 	for r.Next() {
-		u.waiting = append(u.waiting, names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2))})
+		u.waiting = append(u.waiting, names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)),
+			Sender: relay.MechaNumber(r.Int(2))})
 	}
 	return r.Close()
 }

@@ -65,7 +65,8 @@ func (r *Retention) nextAsked() *asked {
 func (r *Retention) tell(a *asked, out relay.Pruned, given int64) (so SoFar) {
 	r.asks.Lock()
 	defer r.asks.Unlock()
-	a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+int64(out.Messages), a.so.Bytes+out.Bytes, a.so.Kept+int64(out.Kept)
+	a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+int64(out.Messages), a.so.Bytes+out.Bytes,
+		a.so.Kept+int64(out.Kept)
 	a.so.Given += given
 	return a.so
 }
@@ -74,7 +75,8 @@ func (r *Retention) tell(a *asked, out relay.Pruned, given int64) (so SoFar) {
 func (r *Retention) answer(a *asked) {
 	so := r.takeBack(a)
 	if a.unused == 0 {
-		r.w.Opts.Logger.Info("messages were removed for relay prune", "messages", so.Messages, "payload_bytes", so.Bytes, "kept", so.Kept)
+		r.w.Opts.Logger.Info("messages were removed for relay prune", "messages", so.Messages, "payload_bytes", so.Bytes,
+			"kept", so.Kept)
 		r.toSay = relay.Pruned{}
 	}
 }
@@ -118,7 +120,8 @@ func (r *Retention) Work(ctx context.Context, o Errand, say func(SoFar)) (so SoF
 		if so != before {
 			moved = time.Now()
 		} else if !over && time.Since(moved) > stuckFull && r.w.Disk.Low.Load() {
-			err = cmp.Or(err, errors.New("the disk is full, and nothing more can be removed: make room, and run relay prune again"))
+			err = cmp.Or(err,
+				errors.New("the disk is full, and nothing more can be removed: make room, and run relay prune again"))
 		}
 		if say(so); over {
 			return so, nil

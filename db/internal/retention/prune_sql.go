@@ -67,9 +67,11 @@ func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out rel
 // are further ones.
 func (room *Retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
 	most := max(p.Most, 1)
-	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(most + 1)}
+	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
+		[]any{int64(p.After), int64(p.Before), int64(most + 1)}
 	if !p.ExpiredBefore.IsZero() {
-		text = doomedColumns + `INDEXED BY message_expired WHERE state = 3 AND (expires_at, position) > (?, ?) AND expires_at < ?
+		text = doomedColumns +
+			`INDEXED BY message_expired WHERE state = 3 AND (expires_at, position) > (?, ?) AND expires_at < ?
 			ORDER BY expires_at, position LIMIT ?`
 		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(most + 1)}
 	}
@@ -79,8 +81,9 @@ func (room *Retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doome
 // readDoomed makes a doomed message of the present row.
 func readDoomed(r *sqlite.Rows) doomed {
 	return doomed{
-		Message: names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(11))},
-		open:    r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
+		Message: names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)),
+			Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(11))},
+		open: r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
 		keyed: r.Int(8) != 0, nonce: r.Int(9), bytes: r.Int(10),
 	}
 }
@@ -105,7 +108,8 @@ func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 // were made at a time: those of the next rows after r.After.
 func CountPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time.Time, limit int) error {
 	r.More = false
-	rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(r.After), int64(before), int64(limit))
+	rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
+		int64(r.After), int64(before), int64(limit))
 	for rows.Next() {
 		m := readDoomed(rows)
 		r.After, r.More = m.At, true
@@ -166,8 +170,8 @@ func (d *demolition) take(m doomed) error {
 	}
 	d.opened = append(d.opened, m.Message)
 	d.mailbox.AddPending(d.t, m.Recipient, -1)
-	d.progress.NoteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.At, ID: d.t.IDs.Message(m.At),
-		Sender: m.Sender, Recipient: m.Recipient, State: m.state})
+	d.progress.NoteChange(d.t, relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.At,
+		ID: d.t.IDs.Message(m.At), Sender: m.Sender, Recipient: m.Recipient, State: m.state})
 	return nil
 }
 
@@ -202,13 +206,15 @@ func (d *demolition) finish() error {
 		}
 	}
 	if len(d.receipts) > 0 {
-		err := t.C.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))", mailbox.JSONList(d.receipts, func(p relay.Position) relay.Position { return p }))
+		err := t.C.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))",
+			mailbox.JSONList(d.receipts, func(p relay.Position) relay.Position { return p }))
 		if err != nil {
 			return err
 		}
 	}
 	for _, m := range d.opened {
-		if err := t.C.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.At)); err != nil {
+		if err := t.C.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?",
+			int64(m.Recipient), int64(m.At)); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,8 @@ func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 		return out, err
 	}
 	// Of times ahead of the clock, those count that messages may have.
-	err = t.C.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? ORDER BY position LIMIT ?)",
+	err = t.C.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? "+
+		"ORDER BY position LIMIT ?)",
 		int64(oldest-relay.Position(engine.AheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Most))
 	if err != nil {
 		return out, err
@@ -36,7 +37,8 @@ func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 	if err := r.replays.DropNonces(t, p.At); err != nil {
 		return out, err
 	}
-	for _, f := range []func(*engine.Tx, *relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{r.pruneWords, r.pruneKeys, r.pruneMechas} {
+	for _, f := range []func(*engine.Tx, *relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{r.pruneWords,
+		r.pruneKeys, r.pruneMechas} {
 		if err := f(t, p, oldest, &out); err != nil {
 			return out, err
 		}
@@ -53,7 +55,9 @@ type unusedRow struct {
 // look reads the rows that a query gives, each with its number, whether it is unused, and a
 // text, and returns the unused ones. The next write goes on after the number next. more says
 // that there are further rows.
-func (room *Retention) look(t *engine.Tx, most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
+func (room *Retention) look(
+	t *engine.Tx, most int, after int64, query string, args ...any,
+) (unused []unusedRow, next int64, more bool, err error) {
 	r := t.C.Query(query, args...)
 	n := 0
 	for next = after; r.Next(); n++ {
@@ -65,10 +69,14 @@ func (room *Retention) look(t *engine.Tx, most int, after int64, query string, a
 }
 
 // pruneWords removes words that no row has. A word may be the label of a conversation.
-func (r *Retention) pruneWords(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	unused, next, more, err := r.look(t, p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
+func (r *Retention) pruneWords(
+	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
+) error {
+	unused, next, more, err := r.look(t, p.Most, p.Words,
+		`SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
-		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-dictionary.WordSlack), p.Words, int64(p.Most))
+		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`,
+		int64(oldest-dictionary.WordSlack), p.Words, int64(p.Most))
 	if err != nil {
 		return err
 	}
@@ -88,19 +96,24 @@ func endedBefore(p *relay.PruneUnused) int64 {
 }
 
 // pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
-func (r *Retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *Retention) pruneKeys(
+	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
+) error {
 	newest, err := t.Newest()
 	if err != nil {
 		return err
 	}
 	changed := t.C.Changes()
 	err = t.C.Exec(`UPDATE mecha_key SET ended = ? WHERE id IN (SELECT id FROM mecha_key WHERE id > ? ORDER BY id LIMIT ?)
-		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`, int64(newest), p.Keys, int64(p.Most), p.At.Add(-ExpiredKeyStays).UnixMilli())
+		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`,
+		int64(newest), p.Keys, int64(p.Most), p.At.Add(-ExpiredKeyStays).UnixMilli())
 	if err != nil {
 		return err
 	}
-	unused, next, more, err := r.look(t, p.Most, p.Keys, `SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
-		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`, int64(oldest), endedBefore(p), p.Keys, int64(p.Most))
+	unused, next, more, err := r.look(t, p.Most, p.Keys,
+		`SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
+		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`,
+		int64(oldest), endedBefore(p), p.Keys, int64(p.Most))
 	if err != nil {
 		return err
 	}
@@ -121,11 +134,14 @@ func (r *Retention) pruneKeys(t *engine.Tx, p *relay.PruneUnused, oldest relay.P
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
 // message and no dormant conversation refers to them. Their rows in `participant` go with
 // the conversations.
-func (r *Retention) pruneMechas(t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+func (r *Retention) pruneMechas(
+	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
+) error {
 	unused, next, more, err := r.look(t, p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
-		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`, int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
+		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`,
+		int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
 	if err != nil {
 		return err
 	}

@@ -24,19 +24,20 @@ import (
 // stands in prune_sql.go, prune_unused_sql.go, unlist_sql.go and space_sql.go.
 
 const (
-	runsPerAge   = 24 // runs in the time for which messages are kept
-	longestRun   = time.Hour
-	shareOfDue   = 10                     // a run removes this part of what is due at most, by the time that it spans
-	secondLook   = time.Minute            // messages that had to stay are looked at again when they are older by this
-	quietAfter   = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
-	quietPieces  = 100 * time.Millisecond // for so long in a row
-	restAfter    = 4                      // a piece that goes with others is followed by a rest that is so many times as long,
-	restBehind   = 1                      // or so many, if new messages get old faster than they are removed
-	busyPiece    = 2 * time.Millisecond   // how long a piece that goes with others should take
-	quietPiece   = 5 * time.Millisecond   // likewise for one with its own transaction
-	leastMost    = 16                     // messages in a piece
-	mostMost     = 256                    // likewise
-	unusedAtOnce = 200                    // rows of each table that a PruneUnused looks at
+	runsPerAge  = 24 // runs in the time for which messages are kept
+	longestRun  = time.Hour
+	shareOfDue  = 10                     // a run removes this part of what is due at most, by the time that it spans
+	secondLook  = time.Minute            // messages that had to stay are looked at again when they are older by this
+	quietAfter  = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
+	quietPieces = 100 * time.Millisecond // for so long in a row
+	// a piece that goes with others is followed by a rest that is so many times as long,
+	restAfter    = 4
+	restBehind   = 1                    // or so many, if new messages get old faster than they are removed
+	busyPiece    = 2 * time.Millisecond // how long a piece that goes with others should take
+	quietPiece   = 5 * time.Millisecond // likewise for one with its own transaction
+	leastMost    = 16                   // messages in a piece
+	mostMost     = 256                  // likewise
+	unusedAtOnce = 200                  // rows of each table that a PruneUnused looks at
 	unusedEvery  = time.Minute
 	// emptyForKeeper is how long what removed messages leave behind stays if messages are
 	// not removed by their age.
@@ -103,8 +104,8 @@ type pass struct {
 
 // New makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
-func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, used *replays.Replays,
-	p *progress.Progress, s *sending.Sending, l Lessons) *Retention {
+func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory,
+	m *mailbox.Mailbox, used *replays.Replays, p *progress.Progress, s *sending.Sending, l Lessons) *Retention {
 	r := &Retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
 		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}}

@@ -97,7 +97,8 @@ func (d *dropPushes) Size() int { return 0 }
 
 func (d *dropPushes) Apply(t *engine.Tx) error {
 	before := t.C.Changes()
-	err := t.C.Exec("DELETE FROM push WHERE position IN (SELECT position FROM push WHERE position < ? ORDER BY position LIMIT ?)", int64(d.before), int64(pushesAtOnce))
+	err := t.C.Exec("DELETE FROM push WHERE position IN (SELECT position FROM push WHERE position < ? "+
+		"ORDER BY position LIMIT ?)", int64(d.before), int64(pushesAtOnce))
 	d.more = t.C.Changes()-before == pushesAtOnce
 	return err
 }

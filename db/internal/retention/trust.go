@@ -70,6 +70,7 @@ func (t *trust) refuse(now time.Time, running time.Duration) {
 		return
 	}
 	t.said = true
-	t.log.Warn("the clock is ahead of what the store has seen of it: no message is removed by its age for a while, in case the clock is wrong",
+	t.log.Warn("the clock is ahead of what the store has seen of it: no message is removed by its age for a while, "+
+		"in case the clock is wrong",
 		"by", t.by.Round(time.Second), "until", relay.FormatTime(now.Add(t.until-running)))
 }

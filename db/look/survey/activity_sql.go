@@ -120,8 +120,9 @@ func (i Inspector) Back(since time.Time, most int) (relay.Position, error) {
 }
 
 // newestPosition is the position of the ?1-th newest row of messages and receipts.
-const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FROM message ORDER BY position DESC LIMIT ?1)
-	UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
+const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FROM message ORDER BY position
+	DESC LIMIT ?1) UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1))
+	ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
 
 // Newest reads the newest events, up to limit, the oldest first.
 func (i Inspector) Newest(limit int) ([]look.Event, error) {
@@ -138,7 +139,8 @@ func (i Inspector) Newest(limit int) ([]look.Event, error) {
 // deadRows is how many of the newest receipts Dead looks at.
 const deadRows = 50_000
 
-const deadSince = `SELECT position, message FROM (SELECT position, message, state, status, notice FROM receipt WHERE position > ? ORDER BY position DESC LIMIT ?)
+const deadSince = `SELECT position, message FROM (SELECT position, message, state, status, notice FROM receipt
+	WHERE position > ? ORDER BY position DESC LIMIT ?)
 	WHERE state = 3 AND notice IS NULL OR state = 2 AND notice IS NULL AND status IN failedWords LIMIT ?`
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as

@@ -11,8 +11,10 @@ import (
 
 // lookedKeys are keys without anything secret, with their states, as inspect.KeyState. Its
 // arguments are now and the time up to which an end is soon, in Unix ms.
-const lookedKeys = `SELECT k.id, k.public_id, m.address, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at AS used, k.broadcast, k.secret IS NOT NULL AS secret,
-	CASE WHEN k.revoked_at IS NOT NULL THEN 4 WHEN k.ended IS NOT NULL OR k.expires_at <= ? THEN 3 WHEN k.expires_at <= ? THEN 0 WHEN u.last_used_at IS NULL THEN 1 ELSE 2 END AS state
+const lookedKeys = `SELECT k.id, k.public_id, m.address, k.label, k.created_at, k.expires_at, k.revoked_at,
+	u.last_used_at AS used, k.broadcast, k.secret IS NOT NULL AS secret,
+	CASE WHEN k.revoked_at IS NOT NULL THEN 4 WHEN k.ended IS NOT NULL OR k.expires_at <= ? THEN 3 WHEN k.expires_at <= ?
+	THEN 0 WHEN u.last_used_at IS NULL THEN 1 ELSE 2 END AS state
 	FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id WHERE `
 
 const hasKeyText = "(? = '' OR instr(lower(m.address || ' ' || k.label || ' ' || k.public_id), ?) > 0)"
@@ -24,7 +26,8 @@ const countKeys = "SELECT state, count(*) FROM (" + lookedKeys + hasKeyText + ")
 func pageOfKeys(where string) string {
 	return "SELECT public_id, address, label, created_at, expires_at, revoked_at, used, broadcast, secret, state FROM (" +
 		lookedKeys + where + `)
-		WHERE ? IN (-1, state) ORDER BY state, CASE state WHEN 0 THEN expires_at WHEN 2 THEN -used WHEN 3 THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`
+		WHERE ? IN (-1, state) ORDER BY state, CASE state WHEN 0 THEN expires_at WHEN 2 THEN -used WHEN 3 ` +
+		`THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`
 }
 
 // Keys reads a page of all keys. It looks at each of them, some million a second: a relay has

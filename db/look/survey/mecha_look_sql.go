@@ -120,9 +120,10 @@ func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 }
 
 // mechaLeases are the rows of leases, of so many rows of the Mecha, up to a number.
-const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT NULL, a.worker, k.public_id, k.label, u.last_used_at
-		FROM (SELECT * FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT ?) a
-		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until, a.message LIMIT ?`
+const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT NULL, a.worker, k.public_id, k.label,
+		u.last_used_at FROM (SELECT * FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT ?) a
+		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until,
+		a.message LIMIT ?`
 
 // leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
 func leases(x *engine.Rx, id relay.MechaNumber) (list []Lease, more bool, err error) {
