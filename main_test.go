@@ -20,7 +20,7 @@ var house = []row{
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/operate", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/file db/look db/relay search",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
-	{"cmd/internal/about", "cmd/internal/cli db db/look db/relay http http/docs",
+	{"cmd/internal/about", "cmd/internal/cli db/relay http http/docs",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/serve", "cmd/internal/cli cmd/internal/system http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/remote", "cmd/internal/cli http/client db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch"},

@@ -64,6 +64,5 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		operate.Commands,
 		look.Commands,
 		about.Commands)
-	about.TeachChoices(a.App, root)
 	return root
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"relay/http/docs"
 )
 
 // The versions of the packages that tests make: an upgrade leads from one to the other.
@@ -74,6 +76,9 @@ func whyNoPackages() string {
 	}
 	if runtime.GOOS != "linux" {
 		return "packages are for Linux"
+	}
+	if !docs.Has("man") {
+		return "packages have manual pages and completions"
 	}
 	for _, name := range []string{"go", "sh", "gzip", "dpkg-deb"} {
 		if _, err := exec.LookPath(name); err != nil {

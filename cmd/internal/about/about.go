@@ -1,5 +1,5 @@
 // Package about is what the program says of itself: its version, its documentation, the
-// codes of errors, manual pages and completions.
+// codes of errors.
 package about
 
 import (
@@ -9,5 +9,4 @@ import (
 type app struct{ *cli.App }
 
 // Commands are those of this room.
-var Commands = cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).manCommand,
-	(*app).versionCommand, (*app).completionCommand)
+var Commands = cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).versionCommand)

@@ -16,6 +16,8 @@ type Ring struct {
 	// Extend adds flags to commands of others, by their words, as in "key create". A
 	// command that is not there is left out.
 	Extend map[string]func(*App, *cobra.Command)
+	// Last gets the root of all commands when these have their flags; it may be nil.
+	Last func(a *App, root *cobra.Command)
 }
 
 // A Command is made for each run of the program. It stands in a group of relay's own
@@ -109,6 +111,11 @@ func (a *App) Assemble(root *cobra.Command, core ...[]Command) {
 			}
 		}
 	}
+	for _, r := range rings {
+		if r.Last != nil {
+			r.Last(a, root)
+		}
+	}
 }
 
 // find returns the command of these words; nil if there is none, or no words.
@@ -124,6 +131,7 @@ func find(root *cobra.Command, words string) *cobra.Command {
 func (a *App) dress(root *cobra.Command) {
 	root.Version = BuildVersion().Version
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.Command = words(cmd)
 		return FromEnvironment(cmd.Flags())

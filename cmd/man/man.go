@@ -1,4 +1,4 @@
-package about
+package man
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package about
+package man
 
 import (
 	"context"
@@ -144,10 +144,8 @@ var (
 		"log-format": cli.LogFormats, "log-level": cli.LogLevels}
 )
 
-// TeachChoices gives every command the completions of its arguments and flags.
+// teachChoices gives every command below cmd the completions of its arguments and flags.
 // Its usage line says which arguments it takes.
-func TeachChoices(a *cli.App, root *cobra.Command) { (&app{a}).teachChoices(root) }
-
 func (a *app) teachChoices(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.teachChoices(c)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"relay/http/docs"
 )
 
 // completed asks the program for completions as a shell does. The last word is the
@@ -96,6 +98,24 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+func TestCompletionOfAClient(t *testing.T) {
+	if !docs.Has("agent") {
+		t.Skip("there are no commands of a client")
+	}
+	notShort(t)
+	t.Parallel()
+	s := startServer(t, tempDB(t))
+	k := issue(t, s.db, "alice^x", "bob^x")
+	m := s.send(k[0], "bob^x", `{}`)
+	for words, want := range map[string][]string{
+		"send bob^x {} --in-reply-to ": {m.MessageID},
+		"reply ":                       {m.MessageID},
+		"ask b":                        {"bob^x"},
+	} {
+		s.wantCompleted(words, want)
+	}
+}
+
 // A shell shows the text of a flag as it is.
 func TestFlagsAreDescribedInPlainText(t *testing.T) {
 	c := exec.Command(binary, "__complete", "serve", "--ret")
@@ -111,6 +131,8 @@ func TestCompletionScripts(t *testing.T) {
 			t.Errorf("%s: %.100s", shell, out)
 		}
 	}
+	wantWrongUsage(t, "completion nonsense", "relay completion")
+	wantWrongUsage(t, "completion bash now", "relay completion bash")
 	bash := exec.Command(tool(t, "bash"), "-n")
 	finish(t, bash, nil, mustRelay(t, "completion", "bash")).wantCode(t, 0)
 }
@@ -140,7 +162,7 @@ func TestMan(t *testing.T) {
 		}
 	})
 	send, err := os.ReadFile(filepath.Join(dir, "relay-send.1"))
-	if text := string(send); err != nil || !strings.Contains(text, `\fB\-\-ttl\fP \fIduration\fP`) || !strings.Contains(text, "RELAY_TTL") {
+	if text := string(send); docs.Has("agent") && (err != nil || !strings.Contains(text, `\fB\-\-ttl\fP \fIduration\fP`) || !strings.Contains(text, "RELAY_TTL")) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	serve, err := os.ReadFile(filepath.Join(dir, "relay-serve.1"))
