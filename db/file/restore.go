@@ -181,11 +181,17 @@ func lockForRestore(to string) (held *Locked, err error) {
 // undoSetAside takes back what setAside did in a restore that was killed before it
 // replaced the file: the file's second name, and that of its log.
 func undoSetAside(path string) error {
+	made := !exists(path + ".lock")
 	held, err := lock.File(path + ".lock") // so that no restore is at work
 	if err != nil {
 		return err
 	}
 	defer held.Close()
+	if made && exists(path) {
+		if err := Share(path+".lock", path); err != nil {
+			return err
+		}
+	}
 	for _, kept := range otherNames(path) {
 		if !strings.HasPrefix(kept, path+keptMark) {
 			continue
