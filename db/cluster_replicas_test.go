@@ -27,8 +27,8 @@ func TestReplicas(t *testing.T) {
 	l := newTestLog(uint64(time.Now().UnixNano()))
 	l.faults = true
 	c := cluster{T: t, log: l,
-		a: newNode(t, l, "a", Options{MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, LearnHalfLife: 2 * time.Hour, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}}, nil),
-		b: newNode(t, l, "b", Options{MaxPending: 20, MaxAttempts: 2, MaxBroadcast: 3, LearnHalfLife: time.Hour, Now: func() time.Time { return time.Now().Add(-time.Hour) }},
+		a: newNode(t, l, "a", withLearning(Options{MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}}, 2*time.Hour), nil),
+		b: newNode(t, l, "b", withLearning(Options{MaxPending: 20, MaxAttempts: 2, MaxBroadcast: 3, Now: func() time.Time { return time.Now().Add(-time.Hour) }}, time.Hour),
 			func(d *DB) { replicated(d.w).Follow.Most = 1 }),
 		// This one only follows. By its own clock, settings and disk, it would refuse nearly everything.
 		c: newNode(t, l, "c", Options{MaxPending: 1, ConversationLimit: 1, MinFreeDisk: math.MaxInt64, Now: func() time.Time { return time.Now().Add(25 * time.Hour) }},
@@ -139,11 +139,15 @@ func (n *node) rareWrites() {
 	_, err = n.Send(second) // and then the founder is told
 	n.want(relay.ConversationFull, err)
 	now := time.Now()
-	for _, w := range []relay.Write{
-		&relay.NoteOverdue{At: now}, &relay.EndAttempts{At: now}, &relay.ExpireMessage{At: now, ID: sent.ID}, &relay.ForgetLearned{At: now, Address: "rare^crew2"},
-		&relay.RevokeKey{At: now, ID: k.ID}, &relay.CountExchanges{At: now, HalfLife: time.Hour, Most: 5}, &relay.ExpireDue{At: now},
+	all := []relay.Write{
+		&relay.NoteOverdue{At: now}, &relay.EndAttempts{At: now}, &relay.ExpireMessage{At: now, ID: sent.ID},
+		&relay.RevokeKey{At: now, ID: k.ID}, &relay.ExpireDue{At: now},
 		&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 20}, &relay.PruneUnused{At: now, EmptySince: now, Most: 20},
-	} {
+	}
+	if lessonsTeach != nil {
+		all = append(all, lessonsTeach(now, "rare^crew2")...)
+	}
+	for _, w := range all {
 		if _, err := n.Apply(w); err != nil && relay.ErrorCode(err) != relay.MessageExpired {
 			n.Error(err)
 		}

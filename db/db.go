@@ -63,6 +63,7 @@ import (
 	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/engine"
+	"relay/db/internal/lessons"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
 	"relay/db/internal/platform"
@@ -90,9 +91,9 @@ type Options struct {
 	// MaxBroadcast is to how many Mechas a message to a crew may go; 0: such messages are
 	// refused.
 	MaxBroadcast int
-	// LearnHalfLife is the time in which what discovery has learned fades to one half, at
-	// least relay.MinHalfLife; 0: it learns nothing (PROTOCOL §5, Learning).
-	LearnHalfLife time.Duration
+	// Lessons makes the room of what is learned (PROTOCOL §5, Learning); nil: that which the program
+	// has registered, which learns nothing new.
+	Lessons lessons.Make
 
 	MaxNonces   int64         // remembered nonces; 0: no limit
 	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
@@ -161,6 +162,9 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Lessons == nil {
+		o.Lessons = lessons.Registered()
 	}
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
@@ -370,6 +374,9 @@ func (d *DB) OnKeys(f func()) { d.w.Listeners.Add(engine.KeysChanged, f) }
 // OnEntries registers f, which is called when a Mecha, a profile or what discovery has
 // learned may have changed, here or in another process. The rules are those of OnKeys.
 func (d *DB) OnEntries(f func()) { d.w.Listeners.Add(engine.EntriesChanged|engine.LearnedChanged, f) }
+
+// Lessons is the room of what is learned, for the ring that has brought it.
+func (d *DB) Lessons() lessons.Lessons { return d.lessons }
 
 // Failed gives the fault after which the store takes no writes; nil if there was none.
 func (d *DB) Failed() error { return d.w.Failed() }

@@ -233,7 +233,7 @@ func (p *player) play(rounds int) {
 			}
 		case 14:
 			if p.random.IntN(8) == 0 {
-				err = p.d.ForgetLearned(&relay.ForgetLearned{At: now, Address: k.Mecha.Address})
+				err = forgetLearned(p.d, now, k.Mecha.Address)
 			}
 		case 13: // of a clock that is ahead, so that some of it is due; but most Idempotency-Keys answer still
 			if p.random.IntN(4) == 0 {

@@ -20,7 +20,6 @@ import (
 
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
-	"relay/db/learning"
 	"relay/db/relay"
 	"relay/db/scratch"
 )
@@ -64,8 +63,8 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, LearnHalfLife: 2 * time.Hour, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
-		func(d *DB) { record(t, d, log) })
+	o := Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}}
+	d, err := open(withLearning(o, 2*time.Hour), func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +129,7 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	defer log.Close()
 	secret := mixedRun(t, path, log)
 	want := contents(t, path)
-	if !slices.ContainsFunc(want, func(row string) bool { return strings.HasPrefix(row, "learned ") }) {
+	if lessonsTeach != nil && !slices.ContainsFunc(want, func(row string) bool { return strings.HasPrefix(row, "learned ") }) {
 		t.Error("the run has taught nothing")
 	}
 	memory := scratch.Memory(t)
@@ -214,13 +213,11 @@ func waitingIn(t *testing.T, path string) (all []string) {
 		var row int64
 		var text string
 		err := rows.Scan(&row, &text)
-		exchanges, broken := learning.ReadExchanges(nil, relay.Position(row), text)
+		exchanges, broken := exchangesOf(relay.Position(row), text)
 		if err != nil || broken != nil {
 			t.Fatal(err, broken)
 		}
-		for _, e := range exchanges {
-			all = append(all, fmt.Sprintf("exchange %+v", e))
-		}
+		all = append(all, exchanges...)
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
@@ -306,9 +303,8 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			l := d.Learning
-			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.Progress || b == l })
-			d.w.Tasks = append(d.w.Tasks, l.Local()...)
+			d.w.Tasks = slices.DeleteFunc(d.w.Tasks, func(b engine.Background) bool { return b == d.Progress || b == d.lessons })
+			d.w.Tasks = append(d.w.Tasks, lessonsLocal(d)...)
 		}
 	})
 }

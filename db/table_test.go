@@ -5,20 +5,27 @@ import (
 
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
+	"relay/db/internal/lessons"
 	"relay/db/internal/progress"
 	"relay/db/internal/retention"
 	"relay/db/internal/sending"
-	"relay/db/learning"
 	"relay/db/relay"
 )
 
-// The table has a row for each kind of write, and every row for the type of its kind.
+// The table has a row for each kind of write, but for those of a ring that is taken off, and every row
+// for the type of its kind.
 func TestTheTableOfWritesIsWhole(t *testing.T) {
 	t.Parallel()
-	all := newTable([]engine.Room{&directory.Directory{}, &learning.Learning{}, &progress.Progress{}, &sending.Sending{}, &retention.Retention{}})
+	all := newTable([]engine.Room{&directory.Directory{}, lessons.Registered()(nil, nil), &progress.Progress{}, &sending.Sending{}, &retention.Retention{}})
 	for kind := 1; kind < relay.Kinds; kind++ {
 		write := relay.NewWrite(kind)
 		r, err := all.Of(write)
+		switch write.(type) {
+		case *relay.ForgetLearned, *relay.CountExchanges:
+			if lessonsTeach == nil {
+				continue
+			}
+		}
 		if err != nil {
 			t.Errorf("kind %d: %v", kind, err)
 			continue

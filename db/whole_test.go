@@ -16,7 +16,7 @@ func mustFill(t *testing.T) string {
 	t.Helper()
 	var ahead atomic.Int64 // of the clock
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	s := mustOpen(t, toCrews(100), func(o *db.Options) { o.Now, o.LearnHalfLife = now, relay.DefaultHalfLife })
+	s := mustOpen(t, toCrews(100), func(o *db.Options) { o.Now = now; db.Learns(o, relay.DefaultHalfLife) })
 	expired := make(chan relay.MessageID, 10)
 	s.OnCommit(func(c *relay.Commit) {
 		for _, change := range c.Changes {

@@ -23,6 +23,9 @@ type index struct {
 	opened atomic.Pointer[search.Index]
 }
 
+// boost is that of a ring that ranks by what a store has learned.
+var boost = func(*db.DB) search.Boost { return nil }
+
 // open gives the index, which has caught up with the directory at least once.
 func (i *index) open() (*search.Index, error) {
 	i.mu.Lock()
@@ -30,7 +33,7 @@ func (i *index) open() (*search.Index, error) {
 	if x := i.opened.Load(); x != nil {
 		return x, nil
 	}
-	x, err := search.Open(i.path, search.Options{Wait: patience, Budget: patience})
+	x, err := search.Open(i.path, search.Options{Wait: patience, Budget: patience, Boost: boost(i.db)})
 	if err != nil {
 		return nil, err
 	}

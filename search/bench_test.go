@@ -66,7 +66,7 @@ func bigIndexThatLearned(b *testing.B, wanted bigSize) *search.Index {
 	before := heap()
 	began := time.Now()
 	dir := b.TempDir()
-	x, err := search.Open(dir, search.Options{LearnHalfLife: relay.DefaultHalfLife})
+	x, err := search.Open(dir, search.Options{Boost: boost(s)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -120,16 +120,6 @@ func (s *stream) EntriesAfter(_ context.Context, revision int64, limit int) ([]r
 	return list, nil
 }
 
-func (s *stream) Learned(_ context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
-	began := time.Now()
-	defer func() { s.took += time.Since(began) }()
-	var list []relay.Learned
-	for i := int(after) + 1; s.counts > 0 && i <= s.n && len(list) < limit; i++ {
-		list = append(list, s.lesson(i, s.counts))
-	}
-	return list, nil
-}
-
 func BenchmarkIndex(b *testing.B) {
 	for _, n := range benchmarkSizes[1:] {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -142,19 +132,6 @@ func BenchmarkIndex(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
-}
-
-// What learned counts cost in memory and in time.
-func BenchmarkLearn(b *testing.B) {
-	for range b.N {
-		without := bigSize{100_000, 0}
-		bigIndexThatLearned(b, without)
-		heap, seconds := big.heap[without.profiles], big.seconds[without.profiles]
-		bigIndexThatLearned(b, bigSize{100_000, learnedPerMecha})
-		b.ReportMetric(big.heap[without.profiles]-heap, "MiB-heap")
-		b.ReportMetric(big.seconds[without.profiles]-seconds, "s")
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 func BenchmarkSearch(b *testing.B) {

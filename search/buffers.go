@@ -37,15 +37,12 @@ func (b bitset) appendTo(list []uint64) []uint64 {
 // half of the time. Most searches write to few elements and record them in
 // bitsets, so reading and clearing the arrays is quick in a large index too.
 type buffers struct {
-	coarse         []float64    // all zero between searches
-	commonTrigrams []uint8      // all zero between searches
-	lessons        []learnedSum // all zero between searches; what is trusted
-	doubted        []learnedSum // all zero between searches; what one crew alone has reported
-	found          bitset       // empty between searches
-	known          bitset       // empty between searches
-	similar        bitset       // empty between searches
-	findable       bitset       // empty between searches; the documents that are found by what was learned
-	wanted         bitset       // holds anything between searches
+	coarse         []float64 // all zero between searches
+	commonTrigrams []uint8   // all zero between searches
+	found          bitset    // empty between searches
+	similar        bitset    // empty between searches
+	findable       bitset    // empty between searches; the documents that a Boost finds
+	wanted         bitset    // holds anything between searches
 	list           []uint64
 }
 
@@ -58,12 +55,11 @@ func (s *searcher) takeBuffers() {
 	if n := s.v.size; uint64(len(b.coarse)) < n {
 		n += n / 8 // the index may have grown a little by the next search
 		*b = buffers{coarse: make([]float64, n), commonTrigrams: make([]uint8, n),
-			lessons: make([]learnedSum, n), doubted: make([]learnedSum, n), known: newBitset(n),
 			found: newBitset(n), similar: newBitset(n), findable: newBitset(n), wanted: newBitset(n)}
 	}
 	n := words(s.v.size)
 	s.buffers, s.coarse, s.commonTrigrams = b, b.coarse, b.commonTrigrams
-	s.found, s.similar, s.wanted, s.known = b.found[:n], b.similar[:n], b.wanted[:n], b.known[:n]
+	s.found, s.similar, s.wanted = b.found[:n], b.similar[:n], b.wanted[:n]
 }
 
 func (s *searcher) returnBuffers() {
@@ -76,13 +72,11 @@ func (s *searcher) returnBuffers() {
 	for _, n := range b.list {
 		b.commonTrigrams[n] = 0
 	}
-	b.list = s.known.appendTo(b.list[:0])
-	for _, n := range b.list {
-		b.lessons[n], b.doubted[n] = learnedSum{}, learnedSum{}
+	if s.boosted != nil {
+		s.boosted.Done()
 	}
 	clear(s.found)
 	clear(s.similar)
-	clear(s.known)
 	clear(b.findable)
 	pool.Put(b)
 }

@@ -12,7 +12,7 @@ type directory struct {
 	state  []uint64 // which views it is for
 	mechas []uint32 // the number of the Mecha, by document, deleted ones included
 	docs   []uint32 // the document, from 1, by number of the Mecha; 0 if there is none
-	crews  int      // how many different crews there are, at most trustedCrews
+	crews  int      // how many different crews there are, at most CountedCrews
 }
 
 // directoryOf returns the directory of a view.
@@ -50,7 +50,7 @@ func (c *columns) readMechas(v *view, d *directory) error {
 		if mechas == nil {
 			mechas = make([]uint32, seg.FullSize())
 			if err := v.eachMetaOf(at, func(n int, m meta) {
-				if 0 < m.id && m.id <= maxLearnedMecha {
+				if 0 < m.id && m.id <= MaxMecha {
 					mechas[n] = uint32(m.id)
 				}
 			}); err != nil {
@@ -82,7 +82,7 @@ func (d *directory) countCrews(v *view) error {
 		return err
 	}
 	defer crews.Close()
-	for d.crews < trustedCrews {
+	for d.crews < CountedCrews {
 		entry, err := crews.Next()
 		if err != nil || entry == nil {
 			return err

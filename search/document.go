@@ -148,10 +148,10 @@ func (c *collector) add(f field, skill int, text string) {
 		}
 		c.words[t.surface] = true
 		if t.joined {
-			p.joined = append(p.joined, hashTerm(t.term))
+			p.joined = append(p.joined, HashTerm(t.term))
 			continue
 		}
-		p.words = append(p.words, hashTerm(t.term))
+		p.words = append(p.words, HashTerm(t.term))
 		c.record.lengths[f]++
 		c.record.total += storedWeight[f]
 	}

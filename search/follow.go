@@ -105,46 +105,15 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 			x.log.Info("the search index is catching up", "entries", applied, "revision", page[len(page)-1].Revision)
 		}
 	}
-	if err := x.learn(ctx, source); err != nil {
-		return err
+	if x.boost != nil {
+		if err := x.boost.Follow(ctx); err != nil {
+			return err
+		}
 	}
 	if applied >= largeCatchUp || !x.ready.Load() {
 		x.log.Info("the search index is up to date", "entries", applied, "seconds", time.Since(began).Seconds())
 	}
 	return nil
-}
-
-// learn applies what the source has learned since, in pages: the larger a page is, the
-// less time each of its counts takes.
-func (x *Index) learn(ctx context.Context, source Source) error {
-	const wordsAtOnce = 200_000
-	if x.learned == nil {
-		return nil
-	}
-	after := x.learned.position
-	var page []relay.Learned
-	for words := 0; ; {
-		more, err := source.Learned(ctx, after, pageSize)
-		if err != nil {
-			return err
-		}
-		for i := range more {
-			words += len(more[i].Words)
-			after = more[i].Position
-		}
-		page = append(page, more...)
-		if len(more) > 0 && words < wordsAtOnce {
-			continue
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		if !x.learned.apply(page) {
-			x.log.Warn("the search index has no room for all that was learned: it keeps fewer words of each Mecha", "words", x.learned.most)
-			after = 0
-		}
-		page, words = nil, 0
-	}
 }
 
 // applyPage applies the next page of entries and returns it.

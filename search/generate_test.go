@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"relay/db/relay"
-	"relay/search"
 )
 
 // A generator makes profiles and queries of words with the frequencies of
@@ -96,23 +94,6 @@ func (g *generator) entry(id int) relay.Entry {
 		e.Skills = append(e.Skills, relay.Skill{ID: g.word(), Name: g.text(2), Description: g.text(8), Examples: []string{g.text(7)}})
 	}
 	return e
-}
-
-// lesson is what exchanges have taught about a Mecha: so many words, some of one crew.
-func (g *generator) lesson(id, words int) relay.Learned {
-	l := relay.Learned{Mecha: relay.MechaNumber(id), Position: relay.Position(id), Exchanges: float64(1 + g.rand.IntN(words)), At: hourOfExchanges}
-	seen := map[string]bool{}
-	for len(l.Words) < words {
-		w := search.Stem(g.word())
-		if seen[w] {
-			continue
-		}
-		seen[w] = true
-		crews := 1 + g.rand.IntN(4)
-		at := hourOfExchanges.Add(-time.Duration(g.rand.IntN(4000)) * time.Hour)
-		l.Words = append(l.Words, relay.LearnedWord{Word: w, Weight: float64(crews) * (0.5 + g.rand.Float64()*2), At: at, Crews: crews})
-	}
-	return l
 }
 
 func (g *generator) entries(n int) []relay.Entry {

@@ -112,34 +112,6 @@ func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]
 	return list[:min(len(list), limit)], nil
 }
 
-// teach replaces what is known of a Mecha.
-func (s *shelf) teach(l relay.Learned) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.learned == nil {
-		s.learned = map[relay.MechaNumber]relay.Learned{}
-	}
-	s.taught++
-	l.Position = s.taught
-	s.learned[l.Mecha] = l
-}
-
-func (s *shelf) Learned(_ context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.page > 0 {
-		limit = min(limit, s.page)
-	}
-	var list []relay.Learned
-	for _, l := range s.learned {
-		if l.Position > after {
-			list = append(list, l)
-		}
-	}
-	slices.SortFunc(list, func(a, b relay.Learned) int { return cmp.Compare(a.Position, b.Position) })
-	return list[:min(len(list), limit)], nil
-}
-
 // lookup is the callback for highlights.
 func (s *shelf) lookup(_ context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
 	s.mu.Lock()
@@ -153,6 +125,9 @@ func (s *shelf) lookup(_ context.Context, ids []relay.MechaNumber) ([]relay.Entr
 	return list, nil
 }
 
+// boost is that of a ring for the indexes of tests.
+var boost = func(source any) search.Boost { return nil }
+
 // mustFollow opens an index in dir that follows the source until the test ends.
 func mustFollow(t testing.TB, dir string, source search.Source) *search.Index {
 	t.Helper()
@@ -161,7 +136,7 @@ func mustFollow(t testing.TB, dir string, source search.Source) *search.Index {
 
 func mustFollowLogging(t testing.TB, dir string, source search.Source, log *slog.Logger) *search.Index {
 	t.Helper()
-	x, err := search.Open(dir, search.Options{Wait: patience, Budget: patience, Logger: log, LearnHalfLife: relay.DefaultHalfLife})
+	x, err := search.Open(dir, search.Options{Wait: patience, Budget: patience, Logger: log, Boost: boost(source)})
 	if err != nil {
 		t.Fatal(err)
 	}

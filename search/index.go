@@ -20,15 +20,12 @@
 // exact names first. ranking.go has all constants and word lists that decide
 // the order.
 //
-// What completed exchanges have taught about Mechas is in memory (learned.go). It
-// adds to the scores, and is read from the store at each start.
+// A Boost adds to the scores what the texts do not tell (boost.go).
 //
 // The statistics are ours too, and exact, so the order depends on the profiles
 // alone: one batch, many batches or a rebuild after deletions give the same order.
 //
-// For another order, begin in ranking.go and rerank.go. For what exchanges teach, lesson.go
-// scores and follow.go reads. TestLearningRelevance measures that, with -long and
-// the data that RELAY_DISCOVERY_DATA names; TestMadeUpExchanges says what fraud reaches.
+// For another order, begin in ranking.go and rerank.go.
 package search
 
 import (
@@ -51,11 +48,6 @@ type Source interface {
 	// the given one, in the order of revisions: each Mecha once, as it is now. A
 	// removed Mecha has Removed set. An empty list means that there are no more.
 	EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error)
-	// Learned returns the Mechas whose learned counts changed after the given
-	// position, each once, with all its words, in the order of positions: at most
-	// limit of them. One about which everything was forgotten has no words. An empty
-	// list means that there are no more.
-	Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error)
 }
 
 // Options are the settings of an index. The zero value works.
@@ -72,9 +64,7 @@ type Options struct {
 	Budget time.Duration
 	// Waits gets how long searches waited to run, of those that had to. Default: nobody.
 	Waits *measure.Histogram
-	// LearnHalfLife is the time in which what was learned fades to one half. Default:
-	// nothing is read of what was learned.
-	LearnHalfLife time.Duration
+	Boost Boost // default: none
 }
 
 // Progress tells how far an index has followed its store.
@@ -82,7 +72,7 @@ type Progress struct {
 	Ready    bool           // the index has caught up with the store since it was opened
 	Revision int64          // the last revision applied
 	Entries  int            // Mechas in the index
-	Learned  relay.Position // of the last change of what was learned that was applied
+	Boosted  relay.Position // of the last change that the Boost has taken
 	Rebuilt  string         // why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
 }
 
@@ -97,7 +87,7 @@ type Index struct {
 	stopped context.Context
 	follows sync.WaitGroup
 
-	learned *learned // nil without Options.LearnHalfLife
+	boost Boost // nil: none
 
 	// written tells how many writes the running server has made: while Follow applies many
 	// entries, it raises GOMAXPROCS and rests for the sake of messages. nil: there is no server.
@@ -133,10 +123,7 @@ func Open(dir string, o Options) (*Index, error) {
 		o.Budget = 250 * time.Millisecond
 	}
 	x := &Index{dir: dir, log: o.Logger, budget: o.Budget,
-		turns: newTurns(o), changed: make(chan struct{}, 1)}
-	if o.LearnHalfLife > 0 {
-		x.learned = newLearned(o.LearnHalfLife)
-	}
+		boost: o.Boost, turns: newTurns(o), changed: make(chan struct{}, 1)}
 	x.restrictPermissions()
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {
@@ -224,8 +211,8 @@ func (x *Index) Progress() Progress {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	p := Progress{Ready: x.ready.Load(), Rebuilt: x.rebuilt}
-	if x.learned != nil {
-		p.Learned = x.learned.at()
+	if x.boost != nil {
+		p.Boosted = x.boost.At()
 	}
 	if x.store == nil {
 		return p

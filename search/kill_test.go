@@ -32,9 +32,6 @@ func (l ladder) EntriesAfter(_ context.Context, revision int64, limit int) ([]re
 	return list, nil
 }
 
-// Learned says that nothing was learned.
-func (ladder) Learned(context.Context, relay.Position, int) ([]relay.Learned, error) { return nil, nil }
-
 // Killed at any moment, an index opens again where it was, with nothing lost
 // and nothing half done.
 func TestKill(t *testing.T) {

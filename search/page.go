@@ -54,7 +54,7 @@ func (s *searcher) examineRest(page []*candidate) []*candidate {
 			continue
 		}
 		if list, err := s.examineAll([]uint64{c.doc}); err == nil && len(list) == 1 {
-			list[0].raw, list[0].score, list[0].learned = c.raw, c.score, c.learned
+			list[0].raw, list[0].score, list[0].boost = c.raw, c.score, c.boost
 			page[i] = list[0]
 		}
 	}
@@ -110,10 +110,30 @@ func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
 	for _, n := range s.wellKnown {
 		if i, chosen := slices.BinarySearch(best, n); !chosen {
 			best = slices.Insert(best, i, n)
-			s.learnedOnly = append(s.learnedOnly, n)
+			s.boostedOnly = append(s.boostedOnly, n)
 		}
 	}
 	return best, nil
+}
+
+// highest returns the documents with the highest scores, at most limit. Of those with
+// equal scores the first addresses are taken.
+func (s *searcher) highest(docs []uint64, limit int, score func(uint64) float64) ([]uint64, error) {
+	if len(docs) <= limit {
+		return docs, nil
+	}
+	lowest := lowestOf(docs, limit, score)
+	var best, ties []uint64
+	for _, n := range docs {
+		switch c := cmp.Compare(score(n), lowest); {
+		case c > 0:
+			best = append(best, n)
+		case c == 0:
+			ties = append(ties, n)
+		}
+	}
+	ties, err := s.firstAddresses(ties, limit-len(best))
+	return append(best, ties...), err
 }
 
 // firstAddresses returns those of the documents, which ascend, that have the first
@@ -131,10 +151,10 @@ func (s *searcher) firstAddresses(docs []uint64, limit int) ([]uint64, error) {
 }
 
 // dropFarKnown removes from the candidates, which are sorted, those that are candidates
-// only by what was learned and come after all others. appendRest has them in their
+// only by a Boost and come after all others. appendRest has them in their
 // place among the documents that were not candidates, which they must not lower.
 func (s *searcher) dropFarKnown(list []*candidate) []*candidate {
-	for len(list) > 0 && slices.Contains(s.learnedOnly, list[len(list)-1].doc) {
+	for len(list) > 0 && slices.Contains(s.boostedOnly, list[len(list)-1].doc) {
 		list = list[:len(list)-1]
 	}
 	return list
@@ -182,7 +202,8 @@ func (s *searcher) appendRest(list []*candidate, found []uint64) ([]*candidate, 
 	docs := slices.DeleteFunc(slices.Clone(found), func(n uint64) bool { return examined[n] })
 	rest := make([]*candidate, 0, len(docs))
 	err := s.eachMeta(docs, func(n uint64, m meta) {
-		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], learned: s.learnedPart(n), raw: s.coarseScore(n) + s.learnedPart(n)}
+		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], boost: s.boostOf(n)}
+		c.raw = s.coarseScore(n) + c.boost
 		c.score = min(round(textSpan*s.normalScore(c.raw)), ceiling)
 		rest = append(rest, c)
 	})

@@ -25,7 +25,7 @@ type query struct {
 	sentences []sentence
 	weight    float64 // of all words; an unknown word counts as the rarest there can be
 	corrected string
-	learnable []string // the words by which the ranking learns
+	subject   []string // the words for a Boost
 	byTerm    map[string]int
 	byHash    map[uint32]int
 	hashes    [16]uint64 // a filter before byHash, since the query has few of a profile's words
@@ -163,7 +163,9 @@ func (s *searcher) parseQuery(text string) (*query, error) {
 		}
 	}
 	q.corrected = p.correctedText()
-	q.learnable = learnableWords(cmp.Or(q.corrected, text))
+	if s.boost != nil {
+		q.subject = subjectWords(cmp.Or(q.corrected, text))
+	}
 	q.link()
 	return q, nil
 }
@@ -273,7 +275,7 @@ func (p *parser) addTerm(t token, weight float64) (int, error) {
 	i := -1
 	if frequency > 0 {
 		i = len(q.terms)
-		x := term{token: t, hash: hashTerm(t.term), weight: weight, idf: p.s.idf(float64(frequency)), postings: list}
+		x := term{token: t, hash: HashTerm(t.term), weight: weight, idf: p.s.idf(float64(frequency)), postings: list}
 		q.terms = append(q.terms, x)
 		q.byHash[x.hash] = i
 		q.hashes[x.hash>>6&15] |= 1 << (x.hash & 63)

@@ -50,10 +50,10 @@ type passage struct {
 	joined []uint32 // hashes of the joined words of camelCase, which have no place in the order and no length
 }
 
-// hashTerm is the hash that stands for a term in records. Terms with the same
+// HashTerm is the hash that stands for a term in records. Terms with the same
 // hash are confused; with 32 bits this changes about one search in ten thousand,
 // by the weight of one word in one profile.
-func hashTerm(term string) uint32 {
+func HashTerm(term string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(term))
 	return h.Sum32()

@@ -23,7 +23,7 @@ type candidate struct {
 	coarse   float64     // BM25 of the combined text
 	text     float64     // the text score; ranking.go has the formulas of this and the following
 	coverage float64
-	learned  float64 // what exchanges have taught
+	boost    float64 // what a Boost adds
 	raw      float64
 	score    float64
 	online   bool
@@ -177,7 +177,7 @@ func (r *reranker) examineName(c *candidate, p *passage) {
 var requestHashes = func() map[uint32]bool {
 	set := map[uint32]bool{}
 	for w := range requestWords {
-		set[hashTerm(w)] = true
+		set[HashTerm(w)] = true
 	}
 	return set
 }()
@@ -227,7 +227,7 @@ func (s *searcher) score(list []*candidate) {
 			c.raw = max(c.raw, nearNameShare*best)
 		}
 	}
-	s.addLearned(list)
+	s.lift(list)
 	for _, c := range list {
 		c.score = s.finalScore(c)
 	}

@@ -1,7 +1,6 @@
 package search
 
 import (
-	"math"
 	"slices"
 )
 
@@ -78,9 +77,9 @@ func (s *searcher) matched(c *candidate) Matched {
 
 func (s *searcher) explain(c *candidate) *Explanation {
 	e := &Explanation{Raw: round(c.raw), Coarse: round(c.coarse), Text: round(c.text), Name: round(c.bonus),
-		Coverage: round(c.coverage), Online: c.online, Learned: round(c.learned)}
-	if s.learned != nil {
-		e.Exchanges = math.Round(s.exchangesOf(c.id)*100) / 100
+		Coverage: round(c.coverage), Online: c.online, Learned: round(c.boost)}
+	if s.boost != nil {
+		s.boost.Explain(c.id, e)
 	}
 	switch c.exact {
 	case exactAddress:

@@ -65,7 +65,7 @@ func (x *Index) search(ctx context.Context, req *Request) (result *Result, weigh
 		return nil, nil, err
 	}
 	defer v.Close()
-	s := &searcher{v: v, ctx: ctx, req: req, learned: x.learned, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
+	s := &searcher{v: v, ctx: ctx, req: req, boost: x.boost, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
 	result = &Result{AsOf: v.position.revision, RankingVersion: RankingVersion}
 	if v.totals.documents == 0 {
 		return result, nil, nil
@@ -103,7 +103,7 @@ func (s *searcher) answer(result *Result) error {
 	} else if found, err = s.find(); err != nil {
 		return err
 	}
-	result.CorrectedQuery, result.Words = s.query.corrected, s.query.learnable
+	result.CorrectedQuery, result.Words = s.query.corrected, s.query.subject
 	page, found, err := s.page(found)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s *searcher) find() ([]uint64, error) {
 	for n := range s.exact {
 		s.found.add(n)
 	}
-	if err := s.scoreLearned(); err != nil {
+	if err := s.prepareBoost(); err != nil {
 		return nil, err
 	}
 	for _, n := range s.wellKnown {

@@ -53,12 +53,10 @@ type searcher struct {
 
 	exactSkills bitset // documents with a skill that is the query; nil if there are none
 
-	learned     *learned     // nil if the ranking does not learn
-	lessons     []learnedSum // the learned part of the raw score of each document; nil if nothing is known
-	doubted     []learnedSum // what one crew alone has reported adds to that
-	known       bitset       // the documents with a learned part
-	wellKnown   []uint64     // the documents with the best learned parts, ascending: candidates
-	learnedOnly []uint64     // the documents of wellKnown that are candidates by their learned parts alone
+	boost       Boost    // nil: none
+	boosted     Boosted  // nil: it adds nothing
+	wellKnown   []uint64 // the documents with the best parts of those that the Boost has found, ascending: candidates
+	boostedOnly []uint64 // the documents of wellKnown that are candidates by these parts alone
 }
 
 // exactness tells whether a query is a Mecha's address, its name or the name of

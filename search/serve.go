@@ -27,14 +27,14 @@ type Directory interface {
 // Service tries again every few seconds. Its methods may be called from any
 // goroutine.
 type Service struct {
-	dir      string
-	log      *slog.Logger
-	written  func() uint64
-	halfLife time.Duration
-	index    atomic.Pointer[Index] // nil until it has been opened
-	waits    *measure.Histogram
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when run has returned
+	dir     string
+	log     *slog.Logger
+	written func() uint64
+	boost   Boost                 // nil: none
+	index   atomic.Pointer[Index] // nil until it has been opened
+	waits   *measure.Histogram
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when run has returned
 }
 
 const reopenAfter = 2 * time.Second
@@ -42,12 +42,11 @@ const reopenAfter = 2 * time.Second
 var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search index is not available at the moment", RetryAfter: reopenAfter}
 
 // Serve opens the index in the folder dir, makes it if there is none, and keeps
-// it up to date with the directory until Close. What was learned fades with the
-// half-life; if that is 0, the ranking does not learn (PROTOCOL §5, Learning).
-// Serve does not fail: the log tells why an index cannot be opened.
-func Serve(dir string, directory Directory, halfLife time.Duration, log *slog.Logger) *Service {
+// it up to date with the directory until Close. boost
+// may be nil. Serve does not fail: the log tells why an index cannot be opened.
+func Serve(dir string, directory Directory, boost Boost, log *slog.Logger) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{dir: dir, log: log, written: directory.Written, halfLife: halfLife, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
+	s := &Service{dir: dir, log: log, written: directory.Written, boost: boost, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
 	directory.OnEntries(s.wake)
 	err := s.open()
 	go s.run(ctx, directory, err)
@@ -55,7 +54,7 @@ func Serve(dir string, directory Directory, halfLife time.Duration, log *slog.Lo
 }
 
 func (s *Service) open() error {
-	x, err := Open(s.dir, Options{Logger: s.log, Waits: s.waits, LearnHalfLife: s.halfLife})
+	x, err := Open(s.dir, Options{Logger: s.log, Waits: s.waits, Boost: s.boost})
 	if err == nil {
 		x.written = s.written
 		s.index.Store(x)

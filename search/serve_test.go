@@ -66,7 +66,7 @@ func TestServiceFollowsItsDirectory(t *testing.T) {
 	t.Setenv("GOMAXPROCS", strconv.Itoa(before))
 	d := newReportingShelf(travel()...)
 	d.puts(100, 1300) // more than a page
-	s := search.Serve(filepath.Join(t.TempDir(), "index"), d, relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
+	s := search.Serve(filepath.Join(t.TempDir(), "index"), d, boost(d), slog.New(slog.DiscardHandler))
 	<-d.read
 	waitForFirst(t, s, "skyfinder", "skyfinder^acme")
 	d.put(mecha(9001, "newcomer^acme", "Casts bronze."))
@@ -96,7 +96,7 @@ func TestServiceOpensItsIndexLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "index")
 	write(t, dir, "a file in the place of the folder")
 	d := newReportingShelf(travel()...)
-	s := search.Serve(dir, d, relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
+	s := search.Serve(dir, d, boost(d), slog.New(slog.DiscardHandler))
 	d.changed() // nobody to wake yet
 	var e *relay.Error
 	if _, err := s.Search(context.Background(), search.Request{Query: "flights"}); !errors.As(err, &e) || e.Code != relay.Overloaded || e.RetryAfter <= 0 {
@@ -116,7 +116,7 @@ func TestServiceClosesWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "index")
 	write(t, dir, "a file in the place of the folder")
-	s := search.Serve(dir, newReportingShelf(), relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
+	s := search.Serve(dir, newReportingShelf(), nil, slog.New(slog.DiscardHandler))
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

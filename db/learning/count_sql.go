@@ -133,7 +133,7 @@ func (l *tally) add(e exchange) error {
 			most = changed
 		}
 	}
-	l.exchanges = max(relay.Fade(l.exchanges, e.hour-l.hour, l.halfLife)+most, 0)
+	l.exchanges = max(fade(l.exchanges, e.hour-l.hour, l.halfLife)+most, 0)
 	l.hour = max(l.hour, e.hour)
 	return nil
 }

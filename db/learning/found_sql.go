@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/answers"
 	"relay/db/internal/engine"
 	"relay/db/internal/names"
 	"relay/db/internal/sqlite"
@@ -25,6 +26,29 @@ type found struct {
 // size is about the room that a search takes in the cache.
 func (f *found) size() int {
 	return len(relay.JoinWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
+}
+
+var searchWords = answers.Text{Size: "coalesce(octet_length(words), 0)",
+	Empty: "UPDATE search SET words = NULL, listed = NULL WHERE position = ?", Stays: relay.FoundLife - relay.SearchLife}
+
+// Asked has a search at hand for the messages that name it, if it teaches anything.
+func (l *Learning) Asked(s *relay.SaveSearch) {
+	if l.halfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
+		s.Words, s.Listed = nil, nil
+	}
+	if len(s.Words) > 0 {
+		f := &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed}
+		l.found.Put(s.ID, f, f.size())
+	}
+}
+
+// Kept returns the words of a search and whom it listed, and removes them from the file in time.
+func (l *Learning) Kept(s *relay.SaveSearch) (words, listed any) {
+	if len(s.Words) == 0 {
+		return nil, nil
+	}
+	l.searchWords.Expect(s.At.Add(relay.SearchLife).UnixMilli())
+	return relay.JoinWords(s.Words), encodeListed(s.Listed)
 }
 
 // Sought gives the words of the search that a message names: none if the search is not the

@@ -74,12 +74,8 @@ func (l *Learning) ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at t
 	return t.C.Exec("UPDATE learner SET off = 0 WHERE mecha = ? AND off = 1", int64(id))
 }
 
-// MechaGone removes the rows of a Mecha that nothing refers to. Nobody can ask for its searches
-// any more.
+// MechaGone removes the row of a Mecha that nothing refers to.
 func (l *Learning) MechaGone(t *engine.Tx, id relay.MechaNumber) error {
-	if err := t.C.Exec("DELETE FROM search WHERE mecha = ?", int64(id)); err != nil {
-		return err
-	}
 	return t.C.Exec("DELETE FROM learner WHERE mecha = ?", int64(id))
 }
 
@@ -131,7 +127,7 @@ const learnedAtOnce = 20_000
 
 // Learned gives up to limit Mechas whose counts have changed after a position, each with all
 // its words, in the order of the positions. It may give fewer, but gives none only if there
-// are no more. Without Options.LearnHalfLife there are none. The search index follows by it,
+// are no more. A store that does not learn has none. The search index follows by it,
 // woken by OnEntries. Safe for concurrent use.
 func (l *Learning) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
 	if l.halfLife == 0 {

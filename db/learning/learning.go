@@ -1,48 +1,50 @@
-// Package learning is the room of what discovery learns (PROTOCOL §5, Learning): the answers to
-// searches, which of them messages name, how these end, and what was counted of that.
+// Package learning is the room of what discovery learns (PROTOCOL §5, Learning): which searches
+// messages name, how these end, and what was counted of that.
 //
-// The store tells it of sends, ends, profiles and removed Mechas (Lessons in packages sending,
-// progress, directory and retention). It counts many exchanges together, beside other work. The
-// search index reads the counts by Learned.
+// The store tells it of searches, sends, ends, profiles and removed Mechas (package lessons). A store
+// has this room as soon as a program imports this package; without an option of its own it learns
+// nothing new, but forgets what is to be forgotten. The room counts many exchanges together, beside
+// other work. The search index reads the counts by Learned.
 package learning
 
 import (
 	"time"
 
 	"relay/db/cache"
+	"relay/db/internal/answers"
 	"relay/db/internal/dictionary"
 	"relay/db/internal/engine"
+	"relay/db/internal/lessons"
 	"relay/db/internal/names"
 	"relay/db/relay"
 )
 
-// Learning is the room of what discovery learns: answers to searches, exchanges, and what
-// was counted of them (learned_sql.go). Only a server counts and cleans up.
+func init() { lessons.Register(With(0)) }
+
+// Learning is the room of what discovery learns: exchanges, and what was counted of them
+// (learned_sql.go). Only a server counts and cleans up.
 type Learning struct {
 	engine.Quiet
 	w           *engine.Store
 	dictionary  *dictionary.Dictionary
 	halfLife    time.Duration // 0: nothing is learned
 	counts      counts
-	searches    searchCleaner
-	searchWords searchCleaner
-	work        []engine.Background // counts, and the two that clean up
-	brought     []exchange          // of the present transaction, without a row yet
+	searchWords *answers.Cleaner
+	brought     []exchange // of the present transaction, without a row yet
 
 	// found has the searches that messages have named lately, or may name next, so that most
 	// sends need not read the file. It bridges the time until an answer is written, too.
 	found *cache.Cache[relay.SearchID, *found]
 }
 
-// New makes the room. halfLife is the time in which what was learned fades to one half; 0: nothing is learned.
-func New(w *engine.Store, words *dictionary.Dictionary, halfLife time.Duration) *Learning {
-	// The cleaners begin at once with what has expired before the start.
-	l := &Learning{w: w, dictionary: words, found: cache.New[relay.SearchID, *found](names.CacheBytes), halfLife: halfLife,
-		counts: counts{w: w, halfLife: halfLife}}
-	l.searches = searchCleaner{room: l, w: w, what: searchAnswers, next: 1}
-	l.searchWords = searchCleaner{room: l, w: w, what: searchWords, next: 1}
-	l.work = []engine.Background{&l.counts, &l.searches, &l.searchWords}
-	return l
+// With returns what makes the room of a store. halfLife is the time in which what was learned fades to
+// one half, at least relay.MinHalfLife; 0: nothing is learned.
+func With(halfLife time.Duration) lessons.Make {
+	return func(w *engine.Store, words *dictionary.Dictionary) lessons.Lessons {
+		return &Learning{w: w, dictionary: words, halfLife: halfLife, counts: counts{w: w, halfLife: halfLife},
+			searchWords: answers.NewCleaner(w, searchWords),
+			found:       cache.New[relay.SearchID, *found](names.CacheBytes)}
+	}
 }
 
 func (l *Learning) Start() error { return l.counts.start() }
@@ -54,7 +56,7 @@ func (l *Learning) Forget()                  { l.counts.round.forget() }
 func (l *Learning) Due(time.Time) bool { return l.w.Opts.Serve }
 
 func (l *Learning) Do(now time.Time) {
-	for _, b := range l.work {
+	for _, b := range []engine.Background{&l.counts, l.searchWords} {
 		if b.Due(now) {
 			b.Do(now)
 		}
@@ -62,7 +64,7 @@ func (l *Learning) Do(now time.Time) {
 }
 
 // Local returns the work whose outcome other copies of the store do not have.
-func (l *Learning) Local() []engine.Background { return l.work[1:] }
+func (l *Learning) Local() []engine.Background { return []engine.Background{l.searchWords} }
 
 // Learns reports whether anything is learned.
 func (l *Learning) Learns() bool { return l.halfLife != 0 }

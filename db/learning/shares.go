@@ -52,7 +52,7 @@ func (all shares) count(i int, hour int64, halfLife time.Duration) (_ shares, ch
 	}
 	changed += all.ofCrew(crew, hour, halfLife)
 	if least := all.least(newest, sharesPerWord, hour, halfLife, func(*share) bool { return true }); least >= 0 {
-		if own := all.find(newest); relay.Fade(all[least].weight, hour-all[least].hour, halfLife) >= all[own].weight {
+		if own := all.find(newest); fade(all[least].weight, hour-all[least].hour, halfLife) >= all[own].weight {
 			least = own // else one more exchange would lower the weight
 		}
 		loser := all[least].crew
@@ -91,7 +91,7 @@ const fullShare = relay.SenderShare * relay.LearnedUnit
 func (s *share) isFull(hour int64) bool { return s.weight == fullShare && s.hour >= hour }
 
 func (s *share) fade(hour int64, halfLife time.Duration) {
-	s.weight, s.hour = relay.Fade(s.weight, hour-s.hour, halfLife), max(hour, s.hour)
+	s.weight, s.hour = fade(s.weight, hour-s.hour, halfLife), max(hour, s.hour)
 }
 
 // least gives the place of the least share of those that match, but not that of the sender newest; -1 if
@@ -108,7 +108,7 @@ func (all shares) least(newest uint32, most int, hour int64, halfLife time.Durat
 			continue
 		}
 		n++
-		if w := relay.Fade(s.weight, hour-s.hour, halfLife); s.sender != newest && (least < 0 || w < weight) {
+		if w := fade(s.weight, hour-s.hour, halfLife); s.sender != newest && (least < 0 || w < weight) {
 			least, weight = i, w
 		}
 	}
@@ -134,7 +134,7 @@ func (all shares) weight(hour int64, halfLife time.Duration) (sum int64, crews i
 		if at == len(parts) {
 			parts = append(parts, part{crew: s.crew})
 		}
-		parts[at].weight += relay.Fade(s.weight, hour-s.hour, halfLife)
+		parts[at].weight += fade(s.weight, hour-s.hour, halfLife)
 	}
 	for _, p := range parts {
 		sum += min(p.weight, mostOfCrew)
@@ -148,7 +148,7 @@ const mostOfCrew = relay.CrewShare * relay.LearnedUnit
 func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum int64) {
 	for i := range all {
 		if s := &all[i]; s.crew == crew {
-			sum += relay.Fade(s.weight, hour-s.hour, halfLife)
+			sum += fade(s.weight, hour-s.hour, halfLife)
 		}
 	}
 	return min(sum, mostOfCrew)

@@ -103,7 +103,7 @@ func (p *play) views() map[string]string {
 // server stops to correct words after 80 ms of it, and gives what it has found after 250 ms.
 func (s *stage) mustIndex() *search.Index {
 	s.t.Helper()
-	x, err := search.Open(s.path+".index", search.Options{Wait: patience, Budget: patience, LearnHalfLife: relay.DefaultHalfLife})
+	x, err := search.Open(s.path+".index", search.Options{Wait: patience, Budget: patience})
 	if err != nil {
 		s.t.Fatal(err)
 	}

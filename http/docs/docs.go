@@ -53,7 +53,6 @@ var rings = []Ring{{Files: files, Pages: []Page{
 	{Name: "watching", Place: 110, Part: Running, About: "health, metrics, alerts, the log, the audit log"},
 	{Name: "tls", Place: 120, Part: Running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Place: 130, Part: Running, About: "back up, check, restore, compact"},
-	{Name: "privacy", Place: 150, Part: Running, About: "what searches keep and learn, for how long, how to forget"},
 	{Name: "retention", Place: 160, Part: Running, About: "how long messages are kept, and what is removed with them"},
 	{Name: "settings", Place: 170, Part: Running, About: "every flag of relay serve"},
 }}}

@@ -98,9 +98,10 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 		Path: s.DB, Schema: a.Schema, Create: true, Serve: true, By: a.Actor(),
 		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts,
 		MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
-		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired), LearnHalfLife: s.halfLife(),
+		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired),
 		Logger: log, Fatal: in.fail,
 	}
+	s.parts.store(&o)
 	d, err := in.openStore(ctx, a, s, o, log)
 	if err != nil {
 		closeAll()
@@ -113,7 +114,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 		}
 	}
 	in.db, in.addr = d, listener.Addr()
-	in.index = search.Serve(d.Path()+".index", d, s.halfLife(), log)
+	in.index = search.Serve(d.Path()+".index", d, s.parts.boost(d, log), log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
 		Store: d, Logger: log, CheckFresh: in.checkFresh(), AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,

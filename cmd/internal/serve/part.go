@@ -35,6 +35,11 @@ type Part struct {
 	Listen func(own net.Addr, encrypted bool) error
 	// Unlisten gives them back if the relay does not start.
 	Unlisten func()
+	// Store changes the options of the store.
+	Store func(*db.Options)
+	// Boost returns what adds to the scores of searches, nil for nothing. That of the first part that
+	// has one is used.
+	Boost func(*db.DB, *slog.Logger) search.Boost
 	// Extend adds doors and routes to the API. What it adds may read the configuration, which
 	// then has what all parts have added.
 	Extend func(*http.Config)
@@ -138,6 +143,26 @@ func (all parts) unlisten() {
 			p.Unlisten()
 		}
 	}
+}
+
+func (all parts) store(o *db.Options) {
+	for _, p := range all {
+		if p.Store != nil {
+			p.Store(o)
+		}
+	}
+}
+
+func (all parts) boost(d *db.DB, log *slog.Logger) search.Boost {
+	for _, p := range all {
+		if p.Boost == nil {
+			continue
+		}
+		if b := p.Boost(d, log); b != nil {
+			return b
+		}
+	}
+	return nil
 }
 
 func (all parts) extend(c *http.Config) {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"relay/cmd/internal/cli"
-	"relay/db/relay"
 )
 
 // settings are the settings of a server. The method flags gives each its name,
@@ -45,8 +44,6 @@ type settings struct {
 	MinFreeDisk           int64
 	Retention             cli.Days
 	KeepExpired           cli.Days
-	Learn                 bool
-	LearnHalfLife         cli.Days
 
 	RequireRequestSignature bool
 
@@ -116,11 +113,6 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	s.KeepExpired = cli.Days(24 * time.Hour)
 	f.Var(&s.KeepExpired, "keep-expired",
 		"remove messages that have expired this `time` ago, from 1s; 0 leaves them to --retention")
-	f.BoolVar(&s.Learn, "learn", true, "learn from completed messages that name the search which found their recipient "+
-		"(relay docs privacy); --learn=false counts nothing and uses no counts")
-	s.LearnHalfLife = cli.Days(relay.DefaultHalfLife)
-	f.Var(&s.LearnHalfLife, "learn-half-life",
-		"the `time` in which what was learned fades to one half, as in 90d, from 1h")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20,
 		"refuse messages when the disk has less than this free, in `bytes`")
 }
@@ -152,9 +144,6 @@ func (s *settings) check() error {
 		tooShort(s.KeepExpired) {
 		return cli.Usagef("--retention and --keep-expired must be at least 1s, or 0")
 	}
-	if s.LearnHalfLife < cli.Days(relay.MinHalfLife) {
-		return cli.Usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
-	}
 	_, err := s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.parts.check(s.all)); err != nil {
 		return err
@@ -165,12 +154,4 @@ func (s *settings) check() error {
 		}
 	})
 	return err
-}
-
-// halfLife is how fast what discovery learns fades; 0: it learns nothing.
-func (s *settings) halfLife() time.Duration {
-	if !s.Learn {
-		return 0
-	}
-	return time.Duration(s.LearnHalfLife)
 }

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -146,7 +147,8 @@ func (r *Retention) pruneMechas(
 		return err
 	}
 	for _, m := range unused {
-		if err := r.lessons.MechaGone(t, relay.MechaNumber(m.id)); err != nil {
+		id := relay.MechaNumber(m.id)
+		if err := cmp.Or(r.answers.MechaGone(t, id), r.lessons.MechaGone(t, id)); err != nil {
 			return err
 		}
 		for _, q := range []string{

@@ -7,6 +7,7 @@ package retention
 import (
 	"time"
 
+	"relay/db/internal/answers"
 	"relay/db/internal/dictionary"
 	"relay/db/internal/directory"
 	"relay/db/internal/engine"
@@ -53,6 +54,7 @@ type Retention struct {
 	w          *engine.Store
 	dictionary *dictionary.Dictionary
 	directory  *directory.Directory
+	answers    *answers.Answers
 	lessons    Lessons
 	mailbox    *mailbox.Mailbox
 	progress   *progress.Progress
@@ -105,9 +107,10 @@ type pass struct {
 // New makes the room. Messages go when they are older than keep, and expired ones when they
 // have been so for keepExpired; 0: never.
 func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory,
-	m *mailbox.Mailbox, used *replays.Replays, p *progress.Progress, s *sending.Sending, l Lessons) *Retention {
+	m *mailbox.Mailbox, used *replays.Replays, p *progress.Progress, s *sending.Sending, a *answers.Answers,
+	l Lessons) *Retention {
 	r := &Retention{w: w, keep: keep, running: used.Used.Elapsed,
-		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, lessons: l,
+		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, answers: a, lessons: l,
 		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}}
 	r.walk(keep, false)
 	r.walk(keepExpired, true)

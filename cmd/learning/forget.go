@@ -1,4 +1,4 @@
-package operate
+package learning
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) searchForget() *cobra.Command {
-	return a.changesMecha(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "forget ADDRESS",
 		Short: "Forget what searches have learned about a Mecha",
 		Long: `Remove all that completed messages have taught about a Mecha: with which words
@@ -22,14 +22,25 @@ does it for the command. What the Mecha completes from now on counts again,
 unless its profile says "learn": false.`,
 		Example: "  relay search forget planner^acme",
 		Args:    cli.Exactly(1, "one address"),
-	}, func(d *db.DB, address relay.Address, _ []string) error {
-		if err := d.ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
-			return err
-		}
-		if a.JSON {
-			return a.PrintJSON(map[string]relay.Address{"forgotten": address})
-		}
-		_, err := fmt.Fprintf(a.Stdout, "what was learned about %s is forgotten\n", address)
+		RunE: func(_ *cobra.Command, args []string) error {
+			address, err := relay.ParseAddress(args[0])
+			if err != nil {
+				return cli.Plain(err)
+			}
+			return a.WithDB(false, func(d *db.DB) error { return cli.Plain(a.forget(d, address)) })
+		},
+	}
+	a.DBFlag(cmd)
+	return cmd
+}
+
+func (a *app) forget(d *db.DB, address relay.Address) error {
+	if err := roomOf(d).ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
 		return err
-	})
+	}
+	if a.JSON {
+		return a.PrintJSON(map[string]relay.Address{"forgotten": address})
+	}
+	_, err := fmt.Fprintf(a.Stdout, "what was learned about %s is forgotten\n", address)
+	return err
 }

@@ -1,4 +1,4 @@
-package search
+package learned
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/search"
 )
 
 // A Mecha's words are cut to the weightiest, with what has faded counted as faded. Of equal ones
@@ -22,7 +23,7 @@ func TestWeightiestWordsAreKept(t *testing.T) {
 		}
 		m.Words = append(m.Words, w)
 	}
-	l := newLearned(relay.DefaultHalfLife)
+	l := New(nil, relay.DefaultHalfLife, nil)
 	l.most = 15
 	kept := func() (list []uint32) {
 		for hash := range l.countsOf(&m) {
@@ -34,7 +35,7 @@ func TestWeightiestWordsAreKept(t *testing.T) {
 	first := kept()
 	var want []uint32
 	for _, i := range []int{2, 6, 10, 14, 18, 22, 26, 30, 34, 38, 1, 13, 17, 21, 25} {
-		want = append(want, hashTerm(fmt.Sprintf("word%d", i)))
+		want = append(want, search.HashTerm(fmt.Sprintf("word%d", i)))
 	}
 	slices.Sort(want)
 	slices.Reverse(m.Words)
@@ -47,7 +48,7 @@ func TestWeightiestWordsAreKept(t *testing.T) {
 // is read again.
 func TestNoRoomForAllCounts(t *testing.T) {
 	t.Parallel()
-	l := newLearned(relay.DefaultHalfLife)
+	l := New(nil, relay.DefaultHalfLife, nil)
 	l.room = 100
 	var page []relay.Learned
 	for i := range 10 {
@@ -59,12 +60,12 @@ func TestNoRoomForAllCounts(t *testing.T) {
 	}
 	tries := 1
 	for ; !l.apply(page) && tries < 20; tries++ {
-		if l.at() != 0 || l.counts != 0 {
-			t.Fatalf("after it was full: position %d, %d counts", l.at(), l.counts)
+		if l.At() != 0 || l.counts != 0 {
+			t.Fatalf("after it was full: position %d, %d counts", l.At(), l.counts)
 		}
 	}
-	if l.counts > l.room || l.counts == 0 || l.at() != 10 {
-		t.Errorf("after %d tries: %d counts with room for %d, position %d", tries, l.counts, l.room, l.at())
+	if l.counts > l.room || l.counts == 0 || l.At() != 10 {
+		t.Errorf("after %d tries: %d counts with room for %d, position %d", tries, l.counts, l.room, l.At())
 	}
 	sum := 0
 	for _, list := range l.words {

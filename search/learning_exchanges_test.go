@@ -67,7 +67,7 @@ func waitForLearned(t testing.TB, s *shelf, x *search.Index) {
 	last := s.taught
 	s.mu.Unlock()
 	x.Wake()
-	until(t, x, "it has what was learned", func(p search.Progress) bool { return p.Ready && p.Learned >= last })
+	until(t, x, "it has what was learned", func(p search.Progress) bool { return p.Ready && p.Boosted >= last })
 }
 
 // wordsOfQuery are the words by which the ranking learns from a query.

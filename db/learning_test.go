@@ -17,7 +17,7 @@ type taught struct {
 }
 
 func mustTaught(t *testing.T, options ...func(*db.Options)) *taught {
-	s := mustSearched(t, append([]func(*db.Options){func(o *db.Options) { o.LearnHalfLife = 90 * 24 * time.Hour }}, options...)...)
+	s := mustSearched(t, append([]func(*db.Options){func(o *db.Options) { db.Learns(o, 90*24*time.Hour) }}, options...)...)
 	return &taught{s, map[relay.Address]*relay.Key{}}
 }
 
@@ -70,7 +70,7 @@ func (s *taught) exchange(from, to relay.Address, status string, words ...string
 // learned gives what is known of a Mecha; nothing at all if it was never counted.
 func (s *taught) learned(a relay.Address) relay.Learned {
 	s.t.Helper()
-	all, err := s.Learned(ctx, 0, 1000)
+	all, err := db.LearningOf(s.DB).Learned(ctx, 0, 1000)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestASearchTeachesAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := &taught{&searched{}, keys}
-	again.store = mustOpen(t, func(o *db.Options) { o.Path, o.LearnHalfLife, o.Now = path, 90*24*time.Hour, again.now })
+	again.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now = path, again.now; db.Learns(o, 90*24*time.Hour) })
 	for end := time.Now().Add(time.Minute); len(again.learned("carol^travel").Words) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the exchange before the restart is not counted")
@@ -224,7 +224,7 @@ func TestWhatWasLearnedIsForgotten(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: nobody was told", what)
 		}
-		after, err := s.Learned(ctx, last, 10)
+		after, err := db.LearningOf(s.DB).Learned(ctx, last, 10)
 		if err != nil || len(after) != 1 || after[0].Mecha != s.key("carol^travel").Mecha.Number || len(after[0].Words) != words {
 			t.Fatalf("%s: after %d, learned %+v, %v; want %d words", what, last, after, err, words)
 		}
@@ -252,7 +252,7 @@ func TestWhatWasLearnedIsForgotten(t *testing.T) {
 	drain()
 	s.exchange("alice^demo", "carol^travel", "completed", "book", "flight")
 	wantChange("an exchange", 2)
-	if err := s.ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "carol^travel"}); err != nil {
+	if err := db.LearningOf(s.DB).ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "carol^travel"}); err != nil {
 		t.Fatal(err)
 	}
 	wantChange("forget", 0)
@@ -274,7 +274,7 @@ func TestWhatWasLearnedIsForgotten(t *testing.T) {
 	if n := s.number("SELECT count(*) FROM learned"); n != 0 {
 		t.Errorf("%d words of a removed Mecha are in the file", n)
 	}
-	wantCode(t, s.ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "nobody^here"}), relay.MechaNotFound)
+	wantCode(t, db.LearningOf(s.DB).ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "nobody^here"}), relay.MechaNotFound)
 }
 
 // With retention, what was learned of a Mecha goes when every message is younger than its last
@@ -367,20 +367,4 @@ func TestWordsLeaveAMessageAtItsEnd(t *testing.T) {
 	s.key("dave^demo")
 	s.mustSend(s.key("alice^demo"), "*^demo", `{}`, func(m *relay.SendMessage) { m.SearchID = search })
 	kept("to a crew", 0)
-}
-
-func TestFadeIsExactAndNeverRises(t *testing.T) {
-	const weight = 3 * relay.LearnedUnit
-	before := int64(weight)
-	for hours := int64(0); hours < 24*365*3; hours += 7 {
-		got := relay.Fade(weight, hours, relay.DefaultHalfLife)
-		want := weight * math.Exp2(-float64(hours)/(90*24))
-		if math.Abs(float64(got)-want) > 2 || got > before {
-			t.Fatalf("after %d hours: %d, want %.1f, at most %d", hours, got, want, before)
-		}
-		before = got
-	}
-	if relay.Fade(weight, -5, time.Hour) != weight || relay.Fade(weight, 1<<40, time.Hour) != 0 {
-		t.Error("the past or the far future are counted otherwise")
-	}
 }

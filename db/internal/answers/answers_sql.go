@@ -1,4 +1,9 @@
-package learning
+// Package answers is the room of the answers to searches, which a Mecha may read again for an hour
+// (PROTOCOL §5, Search result). They are local to a process, since each process has its own index.
+//
+// Only a server cleans up. A Cleaner removes a text of expired searches; what else a search has of its
+// query belongs to Lessons, with a Cleaner of its own.
+package answers
 
 import (
 	"context"
@@ -16,23 +21,50 @@ const (
 	searchBytesPerMecha = 16 << 20
 )
 
+// Lessons hears of searches, and may keep something of them in their rows.
+type Lessons interface {
+	// Asked is called when a search has been answered, before its row is written. Any goroutine
+	// may call it.
+	Asked(s *relay.SaveSearch)
+	// Kept returns what its row has for the messages that name the search; nil: nothing.
+	Kept(s *relay.SaveSearch) (words, listed any)
+}
+
+// Answers is the room of the answers to searches.
+type Answers struct {
+	engine.Quiet
+	w       *engine.Store
+	lessons Lessons
+	cleaner *Cleaner
+}
+
+// New makes the room.
+func New(w *engine.Store, l Lessons) *Answers {
+	return &Answers{w: w, lessons: l, cleaner: NewCleaner(w, answerText)}
+}
+
+// Due reports whether there may be work: a server cleans up.
+func (a *Answers) Due(now time.Time) bool { return a.w.Opts.Serve && a.cleaner.Due(now) }
+
+// Do cleans up.
+func (a *Answers) Do(now time.Time) { a.cleaner.Do(now) }
+
+// MechaGone removes the answers of a Mecha that nothing refers to: nobody can ask for them any more.
+func (a *Answers) MechaGone(t *engine.Tx, id relay.MechaNumber) error {
+	return t.C.Exec("DELETE FROM search WHERE mecha = ?", int64(id))
+}
+
 // SaveSearch queues the storing of an answer, without waiting for its commit. done is
 // called from the writer's goroutine and must not block; if the store refuses the
 // answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
 // for concurrent use.
-func (l *Learning) SaveSearch(s *relay.SaveSearch, done func(error)) {
-	if l.halfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
-		s.Words, s.Listed = nil, nil
-	}
-	if len(s.Words) > 0 {
-		f := &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed}
-		l.found.Put(s.ID, f, f.size())
-	}
-	if l.w.Disk.Low.Load() { // the room that is left is for acknowledgements
+func (a *Answers) SaveSearch(s *relay.SaveSearch, done func(error)) {
+	a.lessons.Asked(s)
+	if a.w.Disk.Low.Load() { // the room that is left is for acknowledgements
 		done(engine.ErrDiskFull())
 		return
 	}
-	l.w.Submit(&savedSearch{s, l}, s.Mecha, done)
+	a.w.Submit(&savedSearch{s, a}, s.Mecha, done)
 }
 
 var _ engine.Spender = (*savedSearch)(nil)
@@ -40,7 +72,7 @@ var _ engine.Spender = (*savedSearch)(nil)
 // savedSearch is the chore of SaveSearch.
 type savedSearch struct {
 	*relay.SaveSearch
-	*Learning
+	room *Answers
 }
 
 func (s *savedSearch) Size() int               { return 256 + len(s.Answer) }
@@ -48,28 +80,22 @@ func (s *savedSearch) Spends() relay.NonceHash { return s.Nonce }
 
 func (s *savedSearch) Apply(t *engine.Tx) error {
 	expires := s.At.Add(relay.SearchLife).UnixMilli()
-	var listed any
-	if len(s.Words) > 0 {
-		listed = encodeListed(s.Listed)
-	}
+	words, listed := s.room.lessons.Kept(s.SaveSearch)
 	err := t.C.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) "+
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(t.LocalPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
-		sqlite.OrNull(relay.JoinWords(s.Words)), listed)
+		words, listed)
 	if err != nil {
 		return err
 	}
-	s.searches.expect(expires)
-	if len(s.Words) > 0 {
-		s.searchWords.expect(expires)
-	}
-	return s.trimSearches(t, s.Mecha)
+	s.room.cleaner.Expect(expires)
+	return s.room.trimSearches(t, s.Mecha)
 }
 
 // trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
 // beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
 // the rows for their nonces.
-func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
+func (a *Answers) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 	var beyond relay.Position // the newest row to delete; all older ones, too
 	large := false
 	_, err := t.C.Row(func(r *sqlite.Rows) {
@@ -81,7 +107,7 @@ func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 		FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC LIMIT ?)`,
 		int64(id), int64(searchesPerMecha+1))
 	if err == nil && large {
-		err = l.trimTexts(t, id, beyond)
+		err = a.trimTexts(t, id, beyond)
 	}
 	if err != nil || beyond == 0 {
 		return err
@@ -94,7 +120,7 @@ func (l *Learning) trimSearches(t *engine.Tx, id relay.MechaNumber) error {
 }
 
 // trimTexts removes the texts of the oldest answers of a Mecha after a position, beyond searchBytesPerMecha.
-func (l *Learning) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Position) error {
+func (a *Answers) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Position) error {
 	var emptied []relay.Position
 	bytes, newest := int64(0), true
 	r := t.C.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha "+
@@ -108,29 +134,25 @@ func (l *Learning) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Pos
 	if err := r.Close(); err != nil {
 		return err
 	}
-	return l.emptySearches(t, emptied, searchAnswers)
+	return emptySearches(t, emptied, answerText)
 }
 
-// A searchText is what a search has of its query and answer, and loses after some time.
-type searchText struct {
-	size, empty string        // SQL: the bytes of the text in a row, and what removes it
-	stays       time.Duration // after the search has expired
+// A Text is what a search has of its query or answer, and loses after some time.
+type Text struct {
+	Size, Empty string        // SQL: the bytes of the text in a row, and what removes it
+	Stays       time.Duration // after the search has expired
 }
 
-var (
-	searchAnswers = searchText{"octet_length(answer)", "UPDATE search SET answer = '' WHERE position = ?", 0}
-	searchWords   = searchText{"coalesce(octet_length(words), 0)",
-		"UPDATE search SET words = NULL, listed = NULL WHERE position = ?", relay.FoundLife - relay.SearchLife}
-)
+var answerText = Text{Size: "octet_length(answer)", Empty: "UPDATE search SET answer = '' WHERE position = ?"}
 
 // emptySearches removes texts of searches, and overwrites them in the file.
-func (l *Learning) emptySearches(t *engine.Tx, all []relay.Position, what searchText) error {
+func emptySearches(t *engine.Tx, all []relay.Position, what Text) error {
 	if len(all) == 0 {
 		return nil
 	}
 	return t.Erasing(func() error {
 		for _, p := range all {
-			if err := t.C.Exec(what.empty, int64(p)); err != nil {
+			if err := t.C.Exec(what.Empty, int64(p)); err != nil {
 				return err
 			}
 		}
@@ -138,20 +160,21 @@ func (l *Learning) emptySearches(t *engine.Tx, all []relay.Position, what search
 	})
 }
 
-// searchCleaner removes texts of searches: of expired answers, because they
-// show profiles as they were and take room; and the words, once no message can name the search
-// any more. The rows stay until newer ones replace
-// them, to tell that there was an answer.
+// A Cleaner removes texts of searches: expired answers, because they show profiles as they were and
+// take room; or the words, once no message can name the search any more. The rows stay until newer
+// ones replace them, to tell that there was an answer.
 //
 // Rows are in the order of their times and live equally long. So a scan that begins
 // where the last one ended finds the rows that are due first.
-type searchCleaner struct {
-	room *Learning
+type Cleaner struct {
 	w    *engine.Store
-	what searchText
+	what Text
 	next int64          // when there will be work, in Unix ms; 0: there is none
 	upto relay.Position // rows up to this position are done
 }
+
+// NewCleaner makes a Cleaner. It begins at once with what has expired before.
+func NewCleaner(w *engine.Store, what Text) *Cleaner { return &Cleaner{w: w, what: what, next: 1} }
 
 const (
 	emptyRows  = 500         // rows that are scanned in one transaction, because other jobs wait for it
@@ -160,9 +183,9 @@ const (
 	emptyRetry = time.Minute // the wait after a fault
 )
 
-// expect notes that a search expires, at a time in Unix ms.
-func (s *searchCleaner) expect(expires int64) {
-	if from := emptyFrom(expires + s.what.stays.Milliseconds()); s.next == 0 || from < s.next {
+// Expect notes that a search expires, at a time in Unix ms.
+func (s *Cleaner) Expect(expires int64) {
+	if from := emptyFrom(expires + s.what.Stays.Milliseconds()); s.next == 0 || from < s.next {
 		s.next = from
 	}
 }
@@ -173,10 +196,12 @@ func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
 }
 
-func (s *searchCleaner) Due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
+// Due implements engine.Background.
+func (s *Cleaner) Due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
 
-func (s *searchCleaner) Do(now time.Time) {
-	e := &emptyExpired{room: s.room, at: now, after: s.upto, what: s.what}
+// Do implements engine.Background.
+func (s *Cleaner) Do(now time.Time) {
+	e := &emptyExpired{at: now, after: s.upto, what: s.what}
 	s.w.DoNow(e, func(err error) {
 		if err != nil {
 			s.next = now.Add(emptyRetry).UnixMilli()
@@ -187,12 +212,11 @@ func (s *searchCleaner) Do(now time.Time) {
 	})
 }
 
-// emptyExpired is the chore of searchCleaner.
+// emptyExpired is the chore of Cleaner.
 type emptyExpired struct {
-	room  *Learning
 	at    time.Time
 	after relay.Position // where the scan begins
-	what  searchText
+	what  Text
 
 	// apply sets the fields below.
 
@@ -205,12 +229,12 @@ func (e *emptyExpired) Size() int { return 0 }
 func (e *emptyExpired) Apply(t *engine.Tx) error {
 	var due []relay.Position
 	var rows, bytes int64
-	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife+e.what.stays).UnixMilli()
+	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife+e.what.Stays).UnixMilli()
 	e.next, e.upto = 0, e.after
-	r := t.C.Query("SELECT position, expires_at, "+e.what.size+" FROM search WHERE position > ? ORDER BY position LIMIT ?",
+	r := t.C.Query("SELECT position, expires_at, "+e.what.Size+" FROM search WHERE position > ? ORDER BY position LIMIT ?",
 		int64(e.after), int64(emptyRows+1))
 	for r.Next() {
-		expires := r.Int(1) + e.what.stays.Milliseconds()
+		expires := r.Int(1) + e.what.Stays.Milliseconds()
 		if rows++; rows > emptyRows || bytes > emptyBytes {
 			e.next = now // at once, after the jobs that are queued
 			break
@@ -231,14 +255,14 @@ func (e *emptyExpired) Apply(t *engine.Tx) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	return e.room.emptySearches(t, due, e.what)
+	return emptySearches(t, due, e.what)
 }
 
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search
 // result). Errors: SearchNotFound, also if newer answers have taken its room;
 // NotYourSearch; SearchExpired, an hour after the search.
-func (l *Learning) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
-	err = l.w.As(caller).Point(ctx, func(x *engine.Rx) error {
+func (a *Answers) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
+	err = a.w.As(caller).Point(ctx, func(x *engine.Rx) error {
 		var owner, expires int64
 		found, err := x.C.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
 			"SELECT mecha, expires_at, answer FROM search WHERE id = ?", string(id))
@@ -246,7 +270,7 @@ func (l *Learning) Search(ctx context.Context, id relay.SearchID, caller relay.M
 		case err != nil:
 			return err
 		case !found:
-			if l.w.Opts.Fresh != nil {
+			if a.w.Opts.Fresh != nil {
 				return relay.Errorf(relay.SearchNotFound,
 					"this node of the cluster has no search %s: the node that was asked for it has its answer",
 					relay.Quote(string(id)))

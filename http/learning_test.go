@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,11 +15,23 @@ import (
 	"testing"
 	"time"
 
+	"relay/db"
+	"relay/db/learning"
 	"relay/db/relay"
+	"relay/search"
+	"relay/search/learned"
 )
 
-// learning makes a relay learn.
-func learning(s *settings) { s.db.LearnHalfLife = relay.DefaultHalfLife }
+// learns makes a relay learn.
+func learns(s *settings) { s.db.Lessons = learning.With(relay.DefaultHalfLife) }
+
+func lessonsOf(d *db.DB) *learning.Learning { return d.Lessons().(*learning.Learning) }
+
+func init() {
+	boost = func(d *db.DB) search.Boost {
+		return learned.New(lessonsOf(d), relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
+	}
+}
 
 // mustDescribe sets a profile, and waits until searches know it.
 func (m mecha) mustDescribe(profile string) {
@@ -32,7 +45,7 @@ func (m mecha) wantWords(want ...string) {
 	m.r.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		m.r.clock.advance(time.Second) // exchanges are counted soon after they have ended
-		all, err := m.r.db.Learned(context.Background(), 0, 100)
+		all, err := lessonsOf(m.r.db).Learned(context.Background(), 0, 100)
 		if err != nil {
 			m.r.t.Fatal(err)
 		}
@@ -54,7 +67,7 @@ func (m mecha) wantWords(want ...string) {
 }
 
 func TestASearchIDTeachesAndIsNotPassedOn(t *testing.T) {
-	r := mustServe(t, learning)
+	r := mustServe(t, learns)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^travel")
 	carol.mustDescribe(`{"description":"books flights"}`)
 	id := alice.mustFind(`{"query":"Book the flights!"}`).RequestID
@@ -154,7 +167,7 @@ func stretches(query string, stems []string) (all [][]byte) {
 // A query and its words are in the file as long as the page "privacy" says, and no longer: not
 // in what was deleted, nor in the index.
 func TestNoTextOfAQueryStays(t *testing.T) {
-	r := mustServe(t, learning)
+	r := mustServe(t, learns)
 	alice, carol := r.mustIssue("alice^demo"), r.mustIssue("carol^travel")
 	carol.mustDescribe(`{"description":"repairs airships of all kinds","tags":["zeppelin"]}`)
 	for i := range 40 { // so that answers are long, and fill pages of their own

@@ -1,7 +1,8 @@
-package search
+package learned
 
 import (
 	"cmp"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -9,18 +10,21 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/search"
 )
 
-// learned is what completed exchanges have taught (PROTOCOL §5, Learning): how often
-// each Mecha was the right one for each word. It is in memory alone, and is read from the
-// source at each start. One goroutine changes it, any number may read it.
+// Counts are what completed exchanges have taught (PROTOCOL §5, Learning): how often each Mecha was
+// the right one for each word. They are in memory alone, and are read from the source at each start.
+// One goroutine changes them, any number may read them. They are a search.Boost.
 //
 // All weights are whole numbers, in 1/relay.LearnedUnit exchanges. So their sums do not
 // depend on the order in which the counts came: the same counts give the same scores.
 //
-// A count takes 20 bytes, and a Mecha 40. Beyond maxLearnedCounts counts, only half as
+// A count takes 20 bytes, and a Mecha 40. Beyond maxCounts counts, only half as
 // many words of each Mecha are kept, the weightiest ones.
-type learned struct {
+type Counts struct {
+	source  Source
+	log     *slog.Logger
 	factors [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
 	perHour uint64            // fadeSteps in an hour, in 1/2³²
 	most    int               // words of a Mecha
@@ -56,8 +60,10 @@ const (
 	fadedAway = 24 * fadeSteps // after so many steps nothing is left
 )
 
-func newLearned(halfLife time.Duration) *learned {
-	l := &learned{perHour: uint64(math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))), most: relay.MaxLearnedWords, room: maxLearnedCounts}
+// New makes the counts of what the source has. What was learned fades to one half in halfLife.
+func New(source Source, halfLife time.Duration, log *slog.Logger) *Counts {
+	perHour := math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))
+	l := &Counts{source: source, log: log, perHour: uint64(perHour), most: relay.MaxLearnedWords, room: maxCounts}
 	for i := range l.factors {
 		l.factors[i] = uint32(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << 16)))
 	}
@@ -66,14 +72,14 @@ func newLearned(halfLife time.Duration) *learned {
 }
 
 // forget drops everything, so that the next page is the source's first.
-func (l *learned) forget() {
+func (l *Counts) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.position, l.words, l.mechas, l.wordsOf, l.counts, l.newest, l.total = 0, map[uint32][]count{}, nil, nil, 0, 0, 0
 }
 
-// at is the position of the last change that was applied.
-func (l *learned) at() relay.Position {
+// At implements search.Boost.
+func (l *Counts) At() relay.Position {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.position
@@ -81,7 +87,7 @@ func (l *learned) at() relay.Position {
 
 // fade gives what is left of a weight some hours later. A weight from after the hour now
 // has not faded.
-func (l *learned) fade(weight, hour, now uint32) int64 {
+func (l *Counts) fade(weight, hour, now uint32) int64 {
 	if now <= hour {
 		return int64(weight)
 	}
@@ -96,7 +102,7 @@ func (l *learned) fade(weight, hour, now uint32) int64 {
 // the clock. So the same counts give the same order at any time, and the pages of one
 // search agree. Only if the last exchange is in the future, since a clock was wrong, it
 // is the clock's hour.
-func (l *learned) now() uint32 { return min(l.newest, hourOf(time.Now())) }
+func (l *Counts) now() uint32 { return min(l.newest, hourOf(time.Now())) }
 
 func hourOf(t time.Time) uint32 {
 	return uint32(min(max(t.Unix(), 0)/3600, math.MaxUint32))
@@ -110,11 +116,11 @@ func weightOf(exchanges float64) uint32 {
 // apply takes a page of the source: all that is known of each of these Mechas now. It
 // tells whether there is room for it; if not, fewer words of each Mecha are kept from now
 // on, and everything must be read again.
-func (l *learned) apply(page []relay.Learned) bool {
+func (l *Counts) apply(page []relay.Learned) bool {
 	if len(page) == 0 {
 		return true
 	}
-	changes := newLearnedPage(l, page)
+	changes := newChanges(l, page)
 	long := changes.mergeLong(l)
 	l.mu.Lock()
 	changes.apply(l, long)
@@ -130,7 +136,7 @@ func (l *learned) apply(page []relay.Learned) bool {
 }
 
 // sum computes newest and total. The caller holds the lock.
-func (l *learned) sum() {
+func (l *Counts) sum() {
 	l.newest = 0
 	for i := range l.mechas {
 		l.newest = max(l.newest, l.mechas[i].hour)
@@ -142,24 +148,26 @@ func (l *learned) sum() {
 }
 
 // exchanges is the part of a Mecha in total.
-func (l *learned) exchanges(m *taught, now uint32) int64 {
+func (l *Counts) exchanges(m *taught, now uint32) int64 {
 	if m.exchanges == 0 {
 		return 0
 	}
 	return min(l.fade(m.exchanges, m.hour, now), maxExchanges*relay.LearnedUnit)
 }
 
-// A learnedPage is a page of changes, by word.
-type learnedPage struct {
+// pageChanges are a page of changes, by word.
+type pageChanges struct {
 	mechas []relay.Learned
 	in     map[uint32]bool    // the numbers of the Mechas
 	added  map[uint32][]count // by the word's hash, in the order of the Mechas
 	gone   map[uint32]int     // how many counts of these Mechas each word has now
 }
 
-func newLearnedPage(l *learned, page []relay.Learned) *learnedPage {
-	p := &learnedPage{in: map[uint32]bool{}, added: map[uint32][]count{}, gone: map[uint32]int{}}
-	p.mechas = slices.DeleteFunc(slices.Clone(page), func(m relay.Learned) bool { return m.Mecha < 0 || m.Mecha > maxLearnedMecha })
+func newChanges(l *Counts, page []relay.Learned) *pageChanges {
+	p := &pageChanges{in: map[uint32]bool{}, added: map[uint32][]count{}, gone: map[uint32]int{}}
+	p.mechas = slices.DeleteFunc(slices.Clone(page), func(m relay.Learned) bool {
+		return m.Mecha < 0 || m.Mecha > search.MaxMecha
+	})
 	slices.SortFunc(p.mechas, func(a, b relay.Learned) int {
 		return cmp.Or(cmp.Compare(a.Mecha, b.Mecha), cmp.Compare(b.Position, a.Position))
 	})
@@ -184,7 +192,7 @@ func newLearnedPage(l *learned, page []relay.Learned) *learnedPage {
 // countsOf gives the counts of a Mecha by the hashes of the words. Of words with the same
 // hash the first one in the order of ahead counts: added up, they would pass the bounds of
 // what one sender and one crew can give a word.
-func (l *learned) countsOf(m *relay.Learned) map[uint32]count {
+func (l *Counts) countsOf(m *relay.Learned) map[uint32]count {
 	words, now := m.Words, uint32(0)
 	for i := range words {
 		now = max(now, hourOf(words[i].At))
@@ -196,21 +204,22 @@ func (l *learned) countsOf(m *relay.Learned) map[uint32]count {
 	}
 	best := make(map[uint32]*relay.LearnedWord, len(words))
 	for i := range words {
-		w, hash := &words[i], hashTerm(words[i].Word)
+		w, hash := &words[i], search.HashTerm(words[i].Word)
 		if other := best[hash]; other == nil || l.ahead(w, other, now) < 0 {
 			best[hash] = w
 		}
 	}
 	counts := make(map[uint32]count, len(best))
 	for hash, w := range best {
-		counts[hash] = count{mecha: uint32(m.Mecha), weight: weightOf(w.Weight), hour: hourOf(w.At), crews: uint8(min(max(w.Crews, 0), math.MaxUint8))}
+		crews := uint8(min(max(w.Crews, 0), math.MaxUint8))
+		counts[hash] = count{mecha: uint32(m.Mecha), weight: weightOf(w.Weight), hour: hourOf(w.At), crews: crews}
 	}
 	return counts
 }
 
 // ahead compares two words of a Mecha by what they are worth as of an hour, the better one
 // first: those that several crews have reported come before those of one crew alone.
-func (l *learned) ahead(a, b *relay.LearnedWord, now uint32) int {
+func (l *Counts) ahead(a, b *relay.LearnedWord, now uint32) int {
 	several := func(w *relay.LearnedWord) int { return min(w.Crews, 2) }
 	left := func(w *relay.LearnedWord) float64 {
 		return trustIn(w.Crews) * float64(l.fade(weightOf(w.Weight), hourOf(w.At), now))
@@ -223,7 +232,7 @@ func (l *learned) ahead(a, b *relay.LearnedWord, now uint32) int {
 const fewChanges = 2
 
 // mergeLong makes new lists of the words with many changes, while searches go on.
-func (p *learnedPage) mergeLong(l *learned) map[uint32][]count {
+func (p *pageChanges) mergeLong(l *Counts) map[uint32][]count {
 	long := map[uint32][]count{}
 	for hash, added := range p.added {
 		old := l.words[hash]
@@ -246,7 +255,7 @@ func (p *learnedPage) mergeLong(l *learned) map[uint32][]count {
 }
 
 // apply makes the changes. The caller holds the lock.
-func (p *learnedPage) apply(l *learned, long map[uint32][]count) {
+func (p *pageChanges) apply(l *Counts, long map[uint32][]count) {
 	for i := range p.mechas {
 		m := &p.mechas[i]
 		n := int(m.Mecha)
@@ -279,11 +288,11 @@ func (p *learnedPage) apply(l *learned, long map[uint32][]count) {
 	}
 }
 
-func (l *learned) find(list []count, mecha uint32) (int, bool) {
+func (l *Counts) find(list []count, mecha uint32) (int, bool) {
 	return slices.BinarySearchFunc(list, mecha, func(c count, m uint32) int { return cmp.Compare(c.mecha, m) })
 }
 
-func (l *learned) insert(hash uint32, c count) {
+func (l *Counts) insert(hash uint32, c count) {
 	list := l.words[hash]
 	i, found := l.find(list, c.mecha)
 	if !found {
@@ -293,7 +302,7 @@ func (l *learned) insert(hash uint32, c count) {
 	l.words[hash] = list
 }
 
-func (l *learned) remove(hash, mecha uint32) {
+func (l *Counts) remove(hash, mecha uint32) {
 	list := l.words[hash]
 	i, found := l.find(list, mecha)
 	switch {

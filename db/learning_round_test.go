@@ -12,7 +12,7 @@ import (
 // A transaction that is made again without one of its writes counts what is in the file, not what the
 // first attempt has dropped.
 func TestARoundAfterATransactionThatFailed(t *testing.T) {
-	d := openHere(t, func(o *Options) { o.LearnHalfLife = relay.DefaultHalfLife })
+	d := openHere(t, func(o *Options) { Learns(o, relay.DefaultHalfLife) })
 	var ids []relay.MechaNumber
 	for _, a := range []relay.Address{"alice^demo", "carol^travel", "dave^travel", "erin^travel", "frank^travel"} {
 		ids = append(ids, mustIssue(t, d, a).Mecha.Number)
@@ -21,7 +21,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	err := d.wait(chored(func(t2 *engine.Tx) error {
 		for _, id := range ids[1:] {
 			a := relay.Acknowledge{At: time.Now(), Status: relay.Completed, Learns: true}
-			d.Learning.Ended(t2, &a, &relay.Message{Sender: ids[0], Recipient: id}, "book", t2.Position(time.Now()))
+			LearningOf(d).Ended(t2, &a, &relay.Message{Sender: ids[0], Recipient: id}, "book", t2.Position(time.Now()))
 		}
 		return count.Apply(t2)
 	}))
@@ -36,7 +36,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 			if tried++; tried > 1 {
 				return nil
 			}
-			return d.Learning.MechaRemoved(t2, ids[2], time.Now())
+			return LearningOf(d).MechaRemoved(t2, ids[2], time.Now())
 		},
 		func(t2 *engine.Tx) error { return count.Apply(t2) },
 		func(*engine.Tx) error { return errors.New("a fault") },
@@ -50,7 +50,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := d.Learned(t.Context(), 0, 10)
+	all, err := LearningOf(d).Learned(t.Context(), 0, 10)
 	if err != nil || len(all) != 4 || tried != 2 {
 		t.Errorf("after %d attempts, learned of %d Mechas: %+v, %v; want all 4", tried, len(all), all, err)
 	}

@@ -43,7 +43,7 @@ type benchSearch struct {
 
 func mustHaveSearches(b *testing.B) *learningBench {
 	l := &learningBench{ahead: new(atomic.Int64)}
-	l.store = mustOpen(b, func(o *db.Options) { o.LearnHalfLife, o.Now = relay.DefaultHalfLife, l.now })
+	l.store = mustOpen(b, func(o *db.Options) { o.Now = l.now; db.Learns(o, relay.DefaultHalfLife) })
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		l.to = append(l.to, l.mustIssue(relay.Address(fmt.Sprintf("m%d^bench", i))).Key)

@@ -177,7 +177,7 @@ func (s *taught) countSome(most int) {
 func TestForgettingDuringARound(t *testing.T) {
 	for _, forget := range []func(s *taught) error{
 		func(s *taught) error {
-			return s.ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "dave^travel"})
+			return db.LearningOf(s.DB).ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "dave^travel"})
 		},
 		func(s *taught) error {
 			return s.RemoveMecha(&relay.RemoveMecha{At: s.now(), Address: "asker2^crew2"})
@@ -216,7 +216,7 @@ func TestARoundEndsWithoutTheRest(t *testing.T) {
 	s.asked(2, "dave^travel")
 	s.countSome(1)
 	for _, a := range []relay.Address{"carol^travel", "dave^travel"} {
-		if err := s.ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: a}); err != nil {
+		if err := db.LearningOf(s.DB).ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: a}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestARoundSurvivesARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := &taught{&searched{}, keys}
-	again.store = mustOpen(t, func(o *db.Options) { o.Path, o.LearnHalfLife, o.Now = path, relay.DefaultHalfLife, again.now })
+	again.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now = path, again.now; db.Learns(o, relay.DefaultHalfLife) })
 	again.seconds.Store(1)
 	for end := time.Now().Add(time.Minute); again.number("SELECT count(*) FROM exchange") > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

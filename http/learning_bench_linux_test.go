@@ -30,7 +30,7 @@ func BenchmarkLearning(b *testing.B) {
 
 func benchmarkLearning(b *testing.B, turns int) {
 	const each, goroutines = 5000, 64 // messages of a turn
-	r := mustServe(b, learning)
+	r := mustServe(b, learns)
 	random := rand.New(rand.NewPCG(1, 2))
 	var to, of []mecha
 	for i := range 1000 {

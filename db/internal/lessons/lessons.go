@@ -1,0 +1,53 @@
+// Package lessons is where what learns of searches and acknowledgements meets the store. The rooms call
+// it; a ring brings it, by Register or by an option of the store. Without one the store learns nothing.
+package lessons
+
+import (
+	"time"
+
+	"relay/db/internal/answers"
+	"relay/db/internal/dictionary"
+	"relay/db/internal/directory"
+	"relay/db/internal/engine"
+	"relay/db/internal/progress"
+	"relay/db/internal/retention"
+	"relay/db/internal/sending"
+	"relay/db/relay"
+)
+
+// Lessons is the room of what is learned.
+type Lessons interface {
+	engine.Room
+	answers.Lessons
+	directory.Lessons
+	progress.Lessons
+	sending.Lessons
+	retention.Lessons
+	// Start reads what an earlier process has left.
+	Start() error
+}
+
+// Make makes the room of a store.
+type Make func(*engine.Store, *dictionary.Dictionary) Lessons
+
+var registered Make = func(*engine.Store, *dictionary.Dictionary) Lessons { return none{} }
+
+// Register has the stores whose options say nothing else use the rooms of m.
+func Register(m Make) { registered = m }
+
+// Registered returns what Register was given; else it makes a room that learns nothing.
+func Registered() Make { return registered }
+
+// none learns nothing.
+type none struct{ engine.Quiet }
+
+func (none) Start() error                                                                 { return nil }
+func (none) Asked(*relay.SaveSearch)                                                      {}
+func (none) Kept(*relay.SaveSearch) (words, listed any)                                   { return nil, nil }
+func (none) Sought(*relay.SendMessage) []string                                           { return nil }
+func (none) Learns() bool                                                                 { return false }
+func (none) MechaRemoved(*engine.Tx, relay.MechaNumber, time.Time) error                  { return nil }
+func (none) ProfilePut(*engine.Tx, relay.MechaNumber, bool, time.Time) error              { return nil }
+func (none) MechaGone(*engine.Tx, relay.MechaNumber) error                                { return nil }
+func (none) Prune(*engine.Tx, int64, int64, relay.Position, time.Time) error              { return nil }
+func (none) Ended(*engine.Tx, *relay.Acknowledge, *relay.Message, string, relay.Position) {}
