@@ -239,3 +239,41 @@ func (p *pair) listen(args ...string) *server {
 	s.await(s.stderr, `listening as bob\^talk`)
 	return s
 }
+
+// words reads by SQLite alone what searches have learned of bob.
+func (p *pair) words() (all []string) {
+	p.t.Helper()
+	d := byHand(p.t, p.db)
+	defer d.Close()
+	rows, err := d.Query("SELECT counts FROM learned JOIN mecha ON id = mecha WHERE address = 'bob^talk' ORDER BY first")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var counts []byte // words and the shares of each in turn, with their lengths in one byte
+		if err := rows.Scan(&counts); err != nil {
+			p.t.Fatal(err)
+		}
+		for i := 0; i < len(counts); i += 1 + int(counts[i]) {
+			end := i + 1 + int(counts[i])
+			all = append(all, string(counts[i+1:end]))
+			i = end
+		}
+	}
+	return all
+}
+
+func (p *pair) wantWords(want ...string) {
+	p.t.Helper()
+	eventually(p.t, patience, fmt.Sprintf("the words are %q", want), func() bool { return slices.Equal(p.words(), want) })
+}
+
+// describeBob gives bob a profile, and waits until searches find it.
+func (p *pair) describeBob() {
+	p.t.Helper()
+	p.ask(p.bob, "PUT", "/api/v1/mecha/bob^talk/profile", `{"description":"books flights"}`).want(p.t, 200)
+	eventually(p.t, patience, "bob is found", func() bool {
+		return strings.Contains(string(p.search(p.alice, "flights")), "bob^talk")
+	})
+}

@@ -132,7 +132,7 @@ func (r *testRelay) files() map[string][]byte {
 	r.t.Helper()
 	all := map[string][]byte{}
 	err := filepath.WalkDir(filepath.Dir(r.settings.db.Path), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		if err == nil && d.Type().IsRegular() { // not a folder, nor the socket for commands
 			var text []byte
 			if text, err = os.ReadFile(path); err == nil {
 				all[path] = text
