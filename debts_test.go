@@ -2,7 +2,7 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"core", "lines of the core", 44500},
+	{"core", "lines of the core", 45000},
 	{"cmd/bench", "long lines", 50},
 	{"cmd/internal/serve", "long lines", 10},
 	{"cmd/mcp", "long lines", 10},

@@ -14,4 +14,5 @@ type app struct{ *cli.App }
 // Commands are those of this room.
 var Commands = slices.Concat(
 	cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
-	cli.Commands("operating", (*app).backupCommand, (*app).restoreCommand, (*app).pruneCommand, (*app).compactCommand))
+	cli.Commands("operating", (*app).backupCommand, (*app).restoreCommand, (*app).pruneCommand,
+		(*app).compactCommand))
