@@ -1,6 +1,6 @@
 // Package operate is the commands that change a database or copy it: keys, Mechas and
-// their profiles; backup and restore, compact and prune. What changes a file goes by its server, if one runs; each act on keys, Mechas or the
-// whole file is in the audit log.
+// their profiles; backup and restore, compact and prune. What changes a file goes by its server, if one
+// runs; each act on keys, Mechas or the whole file is in the audit log.
 package operate
 
 import (
