@@ -12,6 +12,6 @@ var debts = []size{
 	{"db/learning", "long lines", 10},
 	{"db/look/survey", "long lines", 10},
 	{"http", "long lines", 50},
-	{"search", "long lines", 30},
+	{"search", "long lines", 20},
 	{"ws", "long lines", 20},
 }

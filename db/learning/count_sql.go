@@ -235,7 +235,8 @@ func (l *tally) readPage(word string) (*wordPage, error) {
 		p.words, broken = decodeWords(r.Blob(1))
 		p.before = len(p.words)
 	},
-		`SELECT first, counts, (SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
+		`SELECT first, counts,
+			(SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
 		FROM learned l WHERE mecha = ? AND first <= ? ORDER BY first DESC LIMIT 1`, int64(l.mecha), word)
 	if !there { // the first page of a Mecha covers all words that are before others
 		broken = errShares()
