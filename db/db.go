@@ -1,52 +1,44 @@
-// Package db is the relay's store: it applies writes to one SQLite file and reads
-// it. The words (addresses, messages, keys, errors) and the writes themselves are in
+// Package db is the relay's store: it applies writes to one SQLite file and reads it. This package
+// is its door: it opens the file, puts the rooms together and embeds them, so that what they do is a
+// method of DB. The words (addresses, messages, keys, errors) and the writes themselves are in
 // package relay. Package file opens, checks and copies the file as a whole.
 //
 // # Writing
 //
-// A write is a value of package relay, such as SendMessage, with its time and all
-// else that it depends on. One goroutine, the writer, takes all jobs that were queued
-// during the last commit, applies them in one transaction, commits once (one fsync),
-// and then calls back every waiting caller. So when DB.Send returns without an error,
-// the message survives a power cut, and concurrent senders share an fsync. A refused
-// write changes nothing and does not affect the other jobs of its transaction.
+// A write is a value of package relay, such as SendMessage, with its time and all else that it
+// depends on. One goroutine, the writer (package engine), takes all jobs that were queued during the
+// last commit, applies them in one transaction, commits once (one fsync), and then calls back every
+// waiting caller. So when DB.Send returns without an error, the message survives a power cut, and
+// concurrent senders share an fsync. A refused write changes nothing and does not affect the other
+// jobs of its transaction.
 //
-// A job is a write or a chore. Writes have places in the shared order: the same
-// writes in the same order make the same store. A chore writes rows that are local to
-// this process, such as the answer to a search, and has no place in that order.
+// A job is a write or a chore. Writes have places in the shared order: the same writes in the same
+// order make the same store. A chore writes rows that are local to this process, such as the answer
+// to a search, and has no place in that order.
 //
-// A room is what the store has for one noun: its rows, its caches, its own work, such as the
-// expiry of messages. The writer knows rooms by their hooks alone (room.go). By these, rooms
-// add local rows to a transaction that is made anyway, such as the rows of the mailboxes.
+// A room is what the store has for one noun: its rows, its caches, its kinds of writes, its own work,
+// such as the expiry of messages. The writer knows rooms by their hooks alone (engine.Room).
 //
 // # Reading
 //
-// Query-only connections, the readers, see the last commit and never block the writer. A
-// method that reads copies its rows and closes the cursor before it returns. Mechas take
-// turns in three lanes (read.go, lane.go): keys, points, and scans, which look through
-// many rows. A scan gives its connection back after every piece, so that nobody waits
-// for more than a piece of another's scan. If too many reads of one Mecha wait, its next
-// one gets RateLimited.
+// Query-only connections, the readers, see the last commit and never block the writer. A method that
+// reads copies its rows and closes the cursor before it returns. Mechas take turns in three lanes
+// (package readers): keys, points, and scans, which look through many rows, a piece at a time. If
+// too many reads of one Mecha wait, its next one gets RateLimited.
 //
 // # Listening
 //
-// A listener (OnCommit, OnKeys, OnEntries) is called after a commit. OnCommit is called
-// in commit order, from the writer's goroutine. The file is the truth: a listener may
-// use a message directly only if it has seen every message before that one. Otherwise
-// it reads the file.
-//
-// # Several nodes
-//
-// With Options.Log, writes do not go to the writer's queue, but into a log that several nodes
-// share. The writer of each node takes them from there (log.go).
+// A listener (OnCommit, OnKeys, OnEntries) is called after a commit. OnCommit is called in commit
+// order, from the writer's goroutine. The file is the truth: a listener may use a message directly
+// only if it has seen every message before that one. Otherwise it reads the file.
 //
 // # Beside a server
 //
-// An Inspector reads the file of a server, or of none, in another process. A DB without
-// Options.Serve, of a command, has the file for itself; beside a server it reads the file, and
-// hands its writes to the server (served.go).
+// One process writes to a file. A DB without Options.Serve, such as that of a command, hands its
+// writes to the server of the file, if there is one (served.go). A look.Inspector reads the file
+// beside it. With Options.Log, writes go through a log that several nodes follow.
 //
-// The files *_sql.go have the SQL; the other files have none.
+// The files *_sql.go, here and in the rooms, have the SQL; the other files have none.
 package db
 
 import (
@@ -78,7 +70,7 @@ type Options struct {
 	// Create makes the file if it is missing; else a missing file is an error.
 	Create bool
 	// Serve takes requests of commands, and restores the nonces that could still be replayed. A
-	// server updates the mailbox tables late (mailbox.go), and only a server expires messages.
+	// server updates the mailbox tables late (package mailbox), and only a server expires messages.
 	Serve bool
 
 	MaxPending int // pending messages of one recipient; 0: no limit
@@ -170,8 +162,9 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, w: engine.New(engine.Options{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk, LockWait: o.LockWait, By: o.By,
-		Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path, names.New(mailbox.NewLateMessages()))}
+	d := &DB{opts: o, w: engine.New(engine.Options{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk,
+		LockWait: o.LockWait, By: o.By, Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path,
+		names.New(mailbox.NewLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
 	d.w.Has(rooms, newTable(rooms))
@@ -198,7 +191,8 @@ func (d *DB) open(prepare func(*DB)) error {
 		return err
 	}
 	if open, err := platform.ReadableByOthers(d.w.Path); err == nil && open && d.w.Opts.Serve {
-		d.w.Opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.w.Path)
+		d.w.Opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it",
+			"db", d.w.Path)
 	}
 	if err := file.MustBeRelays(d.w.Path); err != nil { // before a lock is made beside it
 		return err
@@ -249,7 +243,8 @@ func (d *DB) connect() (role sqlite.Role, err error) {
 	if d.server != nil {
 		var info file.Info
 		if d.w.C, info, err = file.OpenReadOnly(d.w.Path); err == nil && info.Version < file.CurrentSchema() {
-			err = fmt.Errorf("%s is being served by an older relay: stop that first, then relay serve of this one brings the file up to date", d.w.Path)
+			err = fmt.Errorf("%s is being served by an older relay: stop that first, then relay serve of this one brings the "+
+				"file up to date", d.w.Path)
 		}
 		return sqlite.Reading, err
 	}
@@ -276,7 +271,8 @@ func (d *DB) run(prepare func(*DB)) error {
 	if d.server != nil {
 		// the server has them
 	} else if d.w.Cramped {
-		d.w.Opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.w.Path)
+		d.w.Opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room",
+			"db", d.w.Path)
 		d.w.Disk.Cramped.Store(true)
 	} else if err := d.startHelpers(); err != nil {
 		return err

@@ -31,7 +31,8 @@ const (
 // end of ctx ends it between two views. Safe for concurrent use.
 func (d *DB) CountPending(ctx context.Context) (Pending, error) {
 	now := d.w.Opts.Now()
-	c := &pendingCount{bounds: make([]relay.Position, len(PendingAges)), older: make([]int, len(PendingAges)), oldest: relay.MaxPosition}
+	c := &pendingCount{bounds: make([]relay.Position, len(PendingAges)), older: make([]int, len(PendingAges)),
+		oldest: relay.MaxPosition}
 	for i, age := range PendingAges {
 		c.bounds[i] = relay.PositionAt(now.Add(-age))
 	}

@@ -37,7 +37,8 @@ func newRooms(w *engine.Store, o *Options) (n nouns, all []engine.Room) {
 	n.Directory = directory.New(w, n.Dictionary, n.Replays, n.lessons)
 	n.Messages = messages.New(w)
 	n.Progress = progress.New(w, n.Dictionary, n.Directory, n.Mailbox, n.lessons, o.MaxAttempts)
-	limits := sending.Limits{MaxPending: o.MaxPending, ConversationLimit: o.ConversationLimit, MaxBroadcast: o.MaxBroadcast}
+	limits := sending.Limits{MaxPending: o.MaxPending, ConversationLimit: o.ConversationLimit,
+		MaxBroadcast: o.MaxBroadcast}
 	n.Sending = sending.New(w, limits, n.Dictionary, n.Directory, n.Mailbox, n.Progress, n.lessons)
 	n.Retention = retention.New(w, o.Retention, o.KeepExpired, n.Dictionary, n.Directory, n.Mailbox,
 		n.Replays, n.Progress, n.Sending, n.Answers, n.lessons)

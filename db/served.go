@@ -45,7 +45,8 @@ func (h *handover) take(j engine.Job) {
 			err = engine.ErrUnknown("the relay that serves the file has ended the connection", nil)
 		case errors.Is(err, admin.ErrNoServer):
 			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, "+
-				"and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.d.w.Path)
+				"and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave",
+				h.d.w.Path)
 		}
 		h.d.w.FinishLater(j, err)
 	})

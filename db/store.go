@@ -62,7 +62,8 @@ func (d *DB) CheckWritable() error {
 	if since == nil {
 		return nil
 	}
-	e := relay.Errorf(relay.DatabaseLocked, "another process has held the write lock of the database since %s, so nothing can be written; the relay's log names the process", relay.FormatTime(*since))
+	e := relay.Errorf(relay.DatabaseLocked, "another process has held the write lock of the database since %s, "+
+		"so nothing can be written; the relay's log names the process", relay.FormatTime(*since))
 	e.RetryAfter = time.Second
 	return e
 }

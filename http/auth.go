@@ -106,7 +106,8 @@ func (s *Server) allow(c *call) error {
 	if s.keys.allow(c.key.Number, c.at) {
 		return nil
 	}
-	e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key; each %d rows that a page looks through count as one", s.config.RateLimit, rowsPerRequest)
+	e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key; "+
+		"each %d rows that a page looks through count as one", s.config.RateLimit, rowsPerRequest)
 	e.RetryAfter = s.keys.wait(c.key.Number, c.at)
 	return e
 }
@@ -169,10 +170,12 @@ func (s *Server) checkTimestamp(name string, in *input, text string) (err error)
 		return relay.Errorf(relay.MalformedHeader, "%s is not an RFC 3339 time such as %s", name, relay.FormatTime(in.at))
 	}
 	if d := in.at.Sub(in.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
-		return errTimestamp(in.at, "%s differs from the relay's clock by more than %s; the clock says %s", name, s.config.ClockSkew, relay.FormatTime(in.at))
+		return errTimestamp(in.at, "%s differs from the relay's clock by more than %s; the clock says %s",
+			name, s.config.ClockSkew, relay.FormatTime(in.at))
 	}
 	if in.timestamp.Before(s.config.DB.EarliestTimestamp(in.at)) {
-		return errTimestamp(in.at, "%s lies before the relay's start, at which it may have lost used nonces; the clock says %s: sign the request anew", name, relay.FormatTime(in.at))
+		return errTimestamp(in.at, "%s lies before the relay's start, at which it may have lost used nonces; "+
+			"the clock says %s: sign the request anew", name, relay.FormatTime(in.at))
 	}
 	return nil
 }
@@ -211,7 +214,8 @@ func (s *Server) claimNonce(in *input, mayReplay bool) (err error) {
 func header(r *http.Request, name string) (string, error) {
 	switch v := r.Header[name]; {
 	case len(v) == 0:
-		return "", relay.Errorf(relay.MissingHeader, "%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
+		return "", relay.Errorf(relay.MissingHeader,
+			"%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
 	case len(v) > 1:
 		return "", relay.Errorf(relay.MalformedHeader, "%s must be sent once, not %d times", name, len(v))
 	case v[0] == "":
@@ -226,7 +230,8 @@ func header(r *http.Request, name string) (string, error) {
 func (s *Server) readBody(c *call) error {
 	for _, e := range c.Header["Content-Encoding"] {
 		if e != "" && !strings.EqualFold(e, "identity") {
-			return relay.Errorf(relay.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
+			return relay.Errorf(relay.UnsupportedEncoding,
+				"Content-Encoding is not supported: the signature covers the bytes as sent")
 		}
 	}
 	if c.Body == nil || c.ContentLength == 0 {
@@ -242,7 +247,8 @@ func (s *Server) readBody(c *call) error {
 	}
 	if !c.conn.beginBody() {
 		c.w.Header().Set("Connection", "close") // the rest of the body is not waited for
-		e := relay.Errorf(relay.RateLimited, "the bodies of %d requests of this Mecha are arriving already", c.conn.door.mostBodies())
+		e := relay.Errorf(relay.RateLimited, "the bodies of %d requests of this Mecha are arriving already",
+			c.conn.door.mostBodies())
 		e.RetryAfter = time.Second
 		return e
 	}

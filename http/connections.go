@@ -134,7 +134,8 @@ func (d *door) enter(c *guarded) bool {
 	if len(d.all) >= d.most {
 		closed := d.makeRoom()
 		d.full.Do(func() {
-			d.log.Warn("no room for more connections (--max-connections): closing the oldest without a key, then those of the Mecha that holds most", "connections", d.most)
+			d.log.Warn("no room for more connections (--max-connections): closing the oldest without a key, "+
+				"then those of the Mecha that holds most", "connections", d.most)
 		})
 		if !closed {
 			return false

@@ -40,7 +40,8 @@ func (s *Server) answerOrigin(w http.ResponseWriter, r *http.Request) (done bool
 		return false
 	}
 	if !allowed {
-		s.Refuse(w, r, relay.Errorf(relay.OriginNotAllowed, "the origin %s is not allowed; relay serve --allow-origin allows one", relay.Quote(origin[0])))
+		s.Refuse(w, r, relay.Errorf(relay.OriginNotAllowed,
+			"the origin %s is not allowed; relay serve --allow-origin allows one", relay.Quote(origin[0])))
 		return true
 	}
 	return s.answerPreflight(w, r)

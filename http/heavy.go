@@ -17,7 +17,8 @@ const heavyBody = 64 << 10
 // half of the processors, so that requests of other Mechas find one. The memory for the
 // bodies bounds how many wait.
 func newHeavy() *turn.Stile[relay.MechaNumber] {
-	return turn.NewStile[relay.MechaNumber](turn.Options{Places: turn.Unbounded, Share: max(1, runtime.GOMAXPROCS(0)/2), Waits: measure.NewDurations()})
+	return turn.NewStile[relay.MechaNumber](turn.Options{Places: turn.Unbounded, Share: max(1, runtime.GOMAXPROCS(0)/2),
+		Waits: measure.NewDurations()})
 }
 
 // beginHeavy waits for the turn of a call with a large body.

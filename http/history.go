@@ -75,7 +75,8 @@ func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer
 func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, next relay.HistoryQuery, err error) {
 	next = q
 	if again && !mayMatchLater(q.State) {
-		if next.Later, err = s.config.DB.Latest(c.Context()); err != nil { // before the page, which then has looked at all up to there
+		// before the page, which then has looked at all up to there
+		if next.Later, err = s.config.DB.Latest(c.Context()); err != nil {
 			return p, next, err
 		}
 	}
@@ -233,7 +234,8 @@ func (v *query) limit() int {
 	}
 	n, ok := wholeNumber(text, maxLimit)
 	if (!ok || n == 0) && v.err == nil {
-		v.err = relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxLimit, maxLimit)
+		v.err = relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d",
+			maxLimit, maxLimit)
 	}
 	return n
 }
@@ -247,7 +249,8 @@ func (v *query) wait() time.Duration {
 	const most = int(maxWait / time.Second)
 	n, ok := wholeNumber(text, most)
 	if !ok && v.err == nil {
-		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait", "must be a whole number of seconds from 0; above %d counts as %d", most, most)
+		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait",
+			"must be a whole number of seconds from 0; above %d counts as %d", most, most)
 	}
 	return time.Duration(n) * time.Second
 }

@@ -125,9 +125,11 @@ func (m *memory) take(owner relay.MechaNumber, n int64) error {
 		m.add(owner, n)
 		return nil
 	case &m.all:
-		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", full.bytes, m.most)
+		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d",
+			full.bytes, m.most)
 	default:
-		e = relay.Errorf(relay.RateLimited, "the requests and answers of this Mecha already hold %d bytes; its share is %d", full.bytes, m.share)
+		e = relay.Errorf(relay.RateLimited, "the requests and answers of this Mecha already hold %d bytes; its share is %d",
+			full.bytes, m.share)
 	}
 	e.RetryAfter = time.Second
 	return e

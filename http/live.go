@@ -27,7 +27,9 @@ type Live interface {
 	// WatchReply waits for the reply to a message that the key's Mecha has sent. reply
 	// yields the first one that is committed after the call, with its payload. It counts as
 	// a socket and ends like Watch.
-	WatchReply(key *relay.Key, question *relay.Message) (reply <-chan *relay.Message, ended <-chan error, stop func(), err error)
+	WatchReply(
+		key *relay.Key, question *relay.Message,
+	) (reply <-chan *relay.Message, ended <-chan error, stop func(), err error)
 }
 
 // connect answers GET /api/v1/ws/mecha/{mechaId}. It is not an endpoint, since it

@@ -29,7 +29,8 @@ const (
 
 func newMeasures(bodies *measure.Histogram) *Measures {
 	return &Measures{
-		Refused: measure.NewCounts(relay.CodeNames()...), Searches: measure.NewCounts(searchComplete, searchPartial, searchRefused),
+		Refused:    measure.NewCounts(relay.CodeNames()...),
+		Searches:   measure.NewCounts(searchComplete, searchPartial, searchRefused),
 		SearchTime: measure.NewDurations(), BodyWait: bodies,
 	}
 }
@@ -65,7 +66,8 @@ func (s *Server) IsLocal(r *http.Request) bool { return FromThisMachine(r) && !s
 // the browser would not show it the answer.
 func FromThisMachine(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site") // only browsers send it
-	return peerOf(r).IsLoopback() && isLoopbackHost(r.Host) && r.ProtoAtLeast(1, 1) && !forwarded(r.Header) && (site == "" || site == "none" || site == "same-origin")
+	return peerOf(r).IsLoopback() && isLoopbackHost(r.Host) && r.ProtoAtLeast(1, 1) && !forwarded(r.Header) &&
+		(site == "" || site == "none" || site == "same-origin")
 }
 
 // isLoopbackHost reports whether a host, as of a Host header, with a port or without, is this machine.
@@ -84,7 +86,8 @@ func forwarded(h http.Header) bool {
 		switch {
 		case strings.HasPrefix(name, "X-Forwarded"), strings.HasPrefix(name, "X-Real-"), strings.HasPrefix(name, "Cf-"):
 			return true
-		case name == "Forwarded", name == "Via", name == "X-Client-Ip", name == "X-Cluster-Client-Ip", name == "True-Client-Ip", name == "X-Envoy-External-Address":
+		case name == "Forwarded", name == "Via", name == "X-Client-Ip", name == "X-Cluster-Client-Ip",
+			name == "True-Client-Ip", name == "X-Envoy-External-Address":
 			return true
 		}
 	}

@@ -44,7 +44,8 @@ func (s *Server) readMessage(in *input) (m *relay.SendMessage, sent relay.Sent, 
 			return nil, sent, err
 		}
 	}
-	m = &relay.SendMessage{At: in.at, Key: in.key.Number, Signed: in.signed, Nonce: in.claimed, Idempotency: in.idempotency, OnlyReplay: in.replay}
+	m = &relay.SendMessage{At: in.at, Key: in.key.Number, Signed: in.signed, Nonce: in.claimed,
+		Idempotency: in.idempotency, OnlyReplay: in.replay}
 	return m, relay.Sent{}, m.Read(in.body, in.key.Mecha.Address)
 }
 
@@ -115,7 +116,8 @@ func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 		return false, nil
 	}
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
-		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
+		return false, relay.Errorf(relay.InvalidIdempotencyKey,
+			"Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
 	}
 	return true, s.beginOnce(c.Context(), &c.input, values[0])
 }
@@ -207,7 +209,8 @@ func (s *Server) badAck(c *call, fault error) error {
 // markDelivered answers POST /api/v1/messages/{messageId}/deliver, for the
 // recipient. A body is ignored.
 func (s *Server) markDelivered(c *call) (answer, error) {
-	out, err := s.config.DB.MarkDelivered(&relay.MarkDelivered{At: c.at, Key: c.key.Number, ID: c.messageID(), Nonce: c.claimed})
+	out, err := s.config.DB.MarkDelivered(&relay.MarkDelivered{At: c.at, Key: c.key.Number, ID: c.messageID(),
+		Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}

@@ -28,11 +28,15 @@ var statuses = map[relay.Code]int{
 	relay.NotFound: 404, relay.MessageNotFound: 404, relay.RecipientNotFound: 404,
 	relay.ConversationNotFound: 404, relay.CursorNotFound: 404, relay.MechaNotFound: 404, relay.SearchNotFound: 404,
 
-	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.TooManyAcks: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
-	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.TooManyRecipients: 422, relay.UpgradeRequired: 426,
-	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.ConversationFull: 429, relay.TooManySockets: 429,
+	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.TooManyAcks: 409,
+	relay.MessageExpired: 409, relay.SearchExpired: 410,
+	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422,
+	relay.TooManyRecipients: 422, relay.UpgradeRequired: 426,
+	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.ConversationFull: 429,
+	relay.TooManySockets: 429,
 
-	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503, relay.NotCurrent: 503, relay.DiskFull: 507,
+	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503,
+	relay.NotCurrent: 503, relay.DiskFull: 507,
 }
 
 // Status returns the HTTP status of a code: 500 for an unknown one.
@@ -89,7 +93,8 @@ func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, p
 		e.Cause = err
 	}
 	if e.Cause != nil {
-		s.config.Logger.Error("request failed", "request_id", id, "method", shown(r.Method), "path", shown(r.URL.Path), "client", s.client(r), "code", e.Code, "error", e.Cause)
+		s.config.Logger.Error("request failed", "request_id", id, "method", shown(r.Method), "path", shown(r.URL.Path),
+			"client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
 	s.measures.Refused.Add(string(e.Code))
 	p := problem{

@@ -29,7 +29,8 @@ func (s *Server) putProfile(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.config.DB.PutProfile(&relay.PutProfile{At: c.at, Key: c.key.Number, Address: c.key.Mecha.Address, Profile: p.Stored(), Nonce: c.claimed})
+	err = s.config.DB.PutProfile(&relay.PutProfile{At: c.at, Key: c.key.Number, Address: c.key.Mecha.Address,
+		Profile: p.Stored(), Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}

@@ -29,7 +29,8 @@ func (s *Server) serveNoted(w http.ResponseWriter, r *http.Request) {
 
 	defer func() { // also when the request is aborted
 		s.config.Logger.Debug("request", "request_id", n.Header()["X-Request-Id"][0], "method", method, "path", path,
-			"status", n.status, "bytes", n.bytes, "took_ms", float64(time.Since(began).Microseconds())/1000, "client", s.client(r), "key_id", n.key)
+			"status", n.status, "bytes", n.bytes, "took_ms", float64(time.Since(began).Microseconds())/1000,
+			"client", s.client(r), "key_id", n.key)
 	}()
 	s.dispatch(n, r)
 }

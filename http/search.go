@@ -34,7 +34,8 @@ func (s *Server) search(c *call) (answer, error) {
 	}
 	url := "/api/v1/search/" + string(id)
 	if wait, preferred := preferredWait(c.Header); preferred && wait > 0 {
-		return answer{status: http.StatusOK, body: found, header: []string{"Location", url, "Preference-Applied", "wait"}}, nil
+		return answer{status: http.StatusOK, body: found, header: []string{"Location", url, "Preference-Applied", "wait"}},
+			nil
 	}
 	b := appendField(nil, '{', "request_id", string(id))
 	b = appendField(b, ',', "status", "completed")

@@ -55,7 +55,8 @@ func (s *Server) find(c *call, saved *relay.SaveSearch, q relay.SearchRequest) e
 	}
 	saved.Answer, err = encode(searchAnswer{
 		RequestID: saved.ID, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
-		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: relay.FormatTime(relay.Position(r.AsOf).Time()),
+		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion,
+		AsOf:    relay.FormatTime(relay.Position(r.AsOf).Time()),
 		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
 		CreatedAt: relay.FormatTime(c.at), ExpiresAt: relay.FormatTime(c.at.Add(relay.SearchLife)),
 	})
@@ -125,7 +126,9 @@ type facetResult struct {
 // results returns the hits with what the directory says of them now. The index
 // follows the directory a moment later, so a Mecha that has been removed
 // meanwhile, or that the caller may no longer see, is left out.
-func (s *Server) results(c *call, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaNumber]*relay.Entry) ([]searchHit, error) {
+func (s *Server) results(
+	c *call, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaNumber]*relay.Entry,
+) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
 		h := &r.Hits[i]
@@ -144,7 +147,8 @@ func (s *Server) results(c *call, q *relay.SearchRequest, r *relay.SearchResult,
 			Rank: q.Offset + i + 1, MechaID: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
 			DisplayName: e.DisplayName, Description: e.Description, Tags: list(e.Tags), Score: h.Score,
 			Matched:    matched{orNil(h.Matched.SkillID), list(h.Matched.Fields), list(h.Matched.Terms)},
-			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation, number: h.ID,
+			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen),
+			Explain: h.Explanation, number: h.ID,
 		}
 		for _, x := range h.Highlights {
 			hit.Highlights = append(hit.Highlights, highlight{x.Field, x.Text, x.Spans})

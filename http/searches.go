@@ -66,7 +66,9 @@ func (s *searches) save(w *relay.SaveSearch) error {
 
 // get returns an answer to the Mecha that searched: else SearchNotFound,
 // NotYourSearch, and after its hour SearchExpired. Nobody may change the answer.
-func (s *searches) get(ctx context.Context, id relay.SearchID, caller relay.MechaNumber, now time.Time) ([]byte, error) {
+func (s *searches) get(
+	ctx context.Context, id relay.SearchID, caller relay.MechaNumber, now time.Time,
+) ([]byte, error) {
 	h, held := s.find(id, now)
 	switch {
 	case !held:

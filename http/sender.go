@@ -86,7 +86,8 @@ func (s sender) accept(in *input, l *relay.Letter) (m *relay.SendMessage, sent r
 	}
 	if l.IdempotencyKey != "" {
 		if !isIdempotencyKey(l.IdempotencyKey) {
-			return nil, sent, relay.FieldErrorf(relay.InvalidIdempotencyKey, "idempotency_key", "must have 1–128 printable ASCII characters")
+			return nil, sent, relay.FieldErrorf(relay.InvalidIdempotencyKey, "idempotency_key",
+				"must have 1–128 printable ASCII characters")
 		}
 		if err := s.beginOnce(context.Background(), in, l.IdempotencyKey); err != nil {
 			return nil, sent, err
@@ -110,9 +111,11 @@ func (s sender) verifyLetter(in *input, l *relay.Letter) error {
 	}
 	switch {
 	case l.Signature == "" && required:
-		return relay.Errorf(relay.SignatureRequired, "this relay accepts signed messages only; send signature, with nonce and timestamp")
+		return relay.Errorf(relay.SignatureRequired,
+			"this relay accepts signed messages only; send signature, with nonce and timestamp")
 	case l.Nonce == "" || l.Timestamp == "":
-		return relay.Errorf(relay.MissingHeader, "nonce or timestamp is missing; a frame with a signature has both, and one with either has the other, too")
+		return relay.Errorf(relay.MissingHeader,
+			"nonce or timestamp is missing; a frame with a signature has both, and one with either has the other, too")
 	}
 	if err := checkNonce("nonce", l.Nonce); err != nil {
 		return err
@@ -129,7 +132,8 @@ func (s sender) verifyLetter(in *input, l *relay.Letter) error {
 		return err
 	}
 	if !hmac.Equal(signature, relay.Sign(in.key.SigningSecret(), in.body, in.nonce, l.Timestamp)) {
-		return relay.Errorf(relay.InvalidSignature, "signature is not the HMAC-SHA256 of message|nonce|timestamp under this key's signing secret; message is its bytes exactly as in the frame")
+		return relay.Errorf(relay.InvalidSignature, "signature is not the HMAC-SHA256 of message|nonce|timestamp under "+
+			"this key's signing secret; message is its bytes exactly as in the frame")
 	}
 	in.signed = true
 	return nil

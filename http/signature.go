@@ -17,7 +17,8 @@ func (s *Server) checkSignatures(c *call, timestamp string) error {
 		return err
 	}
 	if !hasRequest && s.config.RequireRequestSignature {
-		return relay.Errorf(relay.SignatureRequired, "this relay accepts only requests whose method and path are signed, too; send X-Request-Signature")
+		return relay.Errorf(relay.SignatureRequired,
+			"this relay accepts only requests whose method and path are signed, too; send X-Request-Signature")
 	}
 	body, hasBody, err := signature(c, "X-Signature")
 	if err != nil {
@@ -27,15 +28,18 @@ func (s *Server) checkSignatures(c *call, timestamp string) error {
 		return relay.Errorf(relay.SignatureRequired, "this relay accepts signed requests only; send X-Signature")
 	}
 	if hasBody && !hmac.Equal(body, relay.Sign(secret, c.body, c.nonce, timestamp)) {
-		return relay.Errorf(relay.InvalidSignature, "X-Signature is not the HMAC-SHA256 of body|nonce|timestamp under this key's signing secret")
+		return relay.Errorf(relay.InvalidSignature,
+			"X-Signature is not the HMAC-SHA256 of body|nonce|timestamp under this key's signing secret")
 	}
 	if hasRequest {
 		// A bar in the path or the query would give the signed text a second reading.
 		if strings.Contains(c.RequestURI, "|") {
-			return relay.Errorf(relay.InvalidSignature, "a request with X-Request-Signature has bars in its path and query encoded as %%7C")
+			return relay.Errorf(relay.InvalidSignature,
+				"a request with X-Request-Signature has bars in its path and query encoded as %%7C")
 		}
 		if !hmac.Equal(request, relay.SignRequest(secret, c.Method, c.RequestURI, c.body, c.nonce, timestamp)) {
-			return relay.Errorf(relay.InvalidSignature, "X-Request-Signature is not the HMAC-SHA256 of METHOD|path?query|body|nonce|timestamp under this key's signing secret")
+			return relay.Errorf(relay.InvalidSignature, "X-Request-Signature is not the HMAC-SHA256 of "+
+				"METHOD|path?query|body|nonce|timestamp under this key's signing secret")
 		}
 	}
 	c.signed = hasBody || hasRequest

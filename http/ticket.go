@@ -78,7 +78,8 @@ func (ts *tickets) take(text string, now time.Time) (*relay.Key, error) {
 		ts.remove(text)
 	}
 	if !known || !now.Before(t.ends) {
-		return nil, relay.Errorf(relay.InvalidTicket, "this ticket is not valid: each opens one WebSocket, within %g seconds", ticketLife.Seconds())
+		return nil, relay.Errorf(relay.InvalidTicket, "this ticket is not valid: each opens one WebSocket, within %g seconds",
+			ticketLife.Seconds())
 	}
 	return t.key, nil
 }

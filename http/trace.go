@@ -74,7 +74,8 @@ func steps(t *look.Trace) (list []tracedStep) {
 func appendStep(b []byte, s tracedStep, withKey bool) []byte {
 	b = appendTime(b, '{', "at", s.At)
 	b = appendField(b, ',', "what", string(s.What))
-	for _, f := range []struct{ name, value string }{{"status", s.Status}, {"client_ts", s.ClientTS}, {"detail", s.Detail}, {"message_id", string(s.answer)}} {
+	for _, f := range []struct{ name, value string }{{"status", s.Status}, {"client_ts", s.ClientTS}, {"detail", s.Detail},
+		{"message_id", string(s.answer)}} {
 		if f.value != "" {
 			b = appendField(b, ',', f.name, f.value)
 		}

@@ -83,7 +83,8 @@ func appendWord(tokens []token, s string, start, end int) []token {
 		i += size
 	}
 	tokens = appendPart(tokens, s, first, end)
-	if parts > 0 && parts <= maxHumps && end-start <= maxTokenBytes && len(tokens) > before && !hasSpaceless(s[start:end]) {
+	if parts > 0 && parts <= maxHumps && end-start <= maxTokenBytes && len(tokens) > before &&
+		!hasSpaceless(s[start:end]) {
 		whole := appendPart(nil, s, start, end)
 		for i := range whole {
 			whole[i].joined = true

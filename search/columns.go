@@ -50,7 +50,9 @@ func (c *columns) lengthsOf(v *view) (list [][]uint32, err error) {
 		}
 		list = append(list, lengths)
 	}
-	if len(old) != len(list) || slices.ContainsFunc(v.segments, func(seg *scorch.SegmentSnapshot) bool { return old[seg.Id()] == nil }) {
+	if len(old) != len(list) || slices.ContainsFunc(v.segments, func(seg *scorch.SegmentSnapshot) bool {
+		return old[seg.Id()] == nil
+	}) {
 		c.lengths = map[uint64][]uint32{}
 		for at, seg := range v.segments {
 			c.lengths[seg.Id()] = list[at]

@@ -50,7 +50,8 @@ func documentOf(e *relay.Entry) (*document.Document, *record) {
 	d.AddField(newTermField(inTrigram, trigramsOf(c.record.names), 0))
 	d.AddField(newTermField(inSkills, c.skills, 0))
 	d.AddField(newTermField(inFilter, filtersOf(e), index.DocValues))
-	d.AddField(newTermField(inMeta, map[string]bool{metaOf(e, c.record.total): true}, index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
+	d.AddField(newTermField(inMeta, map[string]bool{metaOf(e, c.record.total): true},
+		index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
 	d.AddField(document.NewTextFieldCustom(inRecord, nil, c.record.encode(), index.StoreField, nil))
 	return d, &c.record
 }
@@ -73,7 +74,8 @@ type fieldTerm struct {
 }
 
 func collect(e *relay.Entry) *collector {
-	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[fieldTerm]int{}}
+	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{},
+		counts: map[fieldTerm]int{}}
 	c.record.id, c.record.address = e.Number, e.Address
 	name, crew, _ := strings.Cut(string(e.Address), "^")
 	c.add(fieldName, -1, name)

@@ -17,7 +17,8 @@ import (
 // not depend on hidden profiles, not even in its counts and corrections.
 func (s *searcher) restrict() error {
 	limited := s.clock
-	s.clock = clock{ctx: context.Background(), deadline: limited.deadline.Add(time.Hour)} // findHidden must not end early: it would leave some visible
+	// findHidden must not end early: it would leave some visible
+	s.clock = clock{ctx: context.Background(), deadline: limited.deadline.Add(time.Hour)}
 	err := s.findHidden()
 	s.clock = limited
 	if err != nil {

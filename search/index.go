@@ -73,7 +73,8 @@ type Progress struct {
 	Revision int64          // the last revision applied
 	Entries  int            // Mechas in the index
 	Boosted  relay.Position // of the last change that the Boost has taken
-	Rebuilt  string         // why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
+	// why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
+	Rebuilt string
 }
 
 // Index is the search index. Its methods may be called from any goroutine.

@@ -35,7 +35,8 @@ const (
 )
 
 // fieldNames are the words for Matched.Fields and Highlight.Field.
-var fieldNames = [fields]string{"name", "tags", "description", "skills.name", "skills.description", "examples", "details"}
+var fieldNames = [fields]string{"name", "tags", "description", "skills.name", "skills.description",
+	"examples", "details"}
 
 // storedWeight is the frequency with which a word of a field counts in the
 // combined text, by which the coarse scores are computed. The numbers are

@@ -121,13 +121,15 @@ func compareRecent(ctx context.Context, source Source, at position, r recent) er
 			return err
 		}
 		if len(page) == 0 {
-			return &DamageError{fmt.Errorf("the store went back to an earlier state and then changed: %d entries are older there", len(unseen))}
+			return &DamageError{fmt.Errorf("the store went back to an earlier state and then changed: "+
+				"%d entries are older there", len(unseen))}
 		}
 		for i := range page {
 			after = page[i].Revision
 			switch {
 			case after > at.revision && !agrees:
-				return &DamageError{errors.New("cannot tell whether the index belongs to this store: all entries that it applied last have changed")}
+				return &DamageError{errors.New("cannot tell whether the index belongs to this store: " +
+					"all entries that it applied last have changed")}
 			case after > at.revision: // changed since; the index will read it
 			case unseen[page[i].Number] != after:
 				return &DamageError{errors.New("the store and the index have different histories")}

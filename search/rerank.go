@@ -56,7 +56,8 @@ type reranker struct {
 func (s *searcher) newReranker(documents int) *reranker {
 	terms, pairs := len(s.query.terms), len(s.query.pairs)
 	r := &reranker{s: s, found: make([]float64, terms), candidates: make([]candidate, 0, documents),
-		scores: make([]float64, documents*terms), fields: make([]uint8, documents*terms), pairs: make([]bool, documents*pairs)}
+		scores: make([]float64, documents*terms), fields: make([]uint8, documents*terms),
+		pairs: make([]bool, documents*pairs)}
 	if s.mayBeName {
 		r.queryTrigrams = trigrams(s.query.name)
 		slices.SortFunc(r.queryTrigrams, compareTrigrams)

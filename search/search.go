@@ -27,7 +27,8 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 		x.log.Error("a search found damage in the search index", "cause", err)
 		x.damaged.Store(true)
 		x.Wake()
-		return nil, &relay.Error{Code: relay.Overloaded, Detail: "the search index is being rebuilt", RetryAfter: time.Second, Cause: err}
+		return nil, &relay.Error{Code: relay.Overloaded, Detail: "the search index is being rebuilt",
+			RetryAfter: time.Second, Cause: err}
 	}
 	if err != nil {
 		return nil, err
@@ -42,7 +43,9 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 }
 
 // searchInTurn waits for the caller's turn, and searches.
-func (x *Index) searchInTurn(ctx context.Context, req *Request) (result *Result, weights map[string]float64, err error) {
+func (x *Index) searchInTurn(
+	ctx context.Context, req *Request,
+) (result *Result, weights map[string]float64, err error) {
 	if err := x.turns.Take(ctx, req.Caller, maxWaiting); err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +68,8 @@ func (x *Index) search(ctx context.Context, req *Request) (result *Result, weigh
 		return nil, nil, err
 	}
 	defer v.Close()
-	s := &searcher{v: v, ctx: ctx, req: req, boost: x.boost, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
+	s := &searcher{v: v, ctx: ctx, req: req, boost: x.boost,
+		clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
 	result = &Result{AsOf: v.position.revision, RankingVersion: RankingVersion}
 	if v.totals.documents == 0 {
 		return result, nil, nil

@@ -39,14 +39,16 @@ type Service struct {
 
 const reopenAfter = 2 * time.Second
 
-var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search index is not available at the moment", RetryAfter: reopenAfter}
+var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search index is not available at the moment",
+	RetryAfter: reopenAfter}
 
 // Serve opens the index in the folder dir, makes it if there is none, and keeps
 // it up to date with the directory until Close. boost
 // may be nil. Serve does not fail: the log tells why an index cannot be opened.
 func Serve(dir string, directory Directory, boost Boost, log *slog.Logger) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{dir: dir, log: log, written: directory.Written, boost: boost, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
+	s := &Service{dir: dir, log: log, written: directory.Written, boost: boost, cancel: cancel,
+		waits: measure.NewDurations(), done: make(chan struct{})}
 	directory.OnEntries(s.wake)
 	err := s.open()
 	go s.run(ctx, directory, err)

@@ -152,7 +152,8 @@ func (s *store) compare(newest position) error {
 	}
 	defer v.Close()
 	if at := v.position.revision; at < newest.revision {
-		s.lost = fmt.Sprintf("search: damaged index: its newest state, of revision %d, cannot be opened; continuing from the one before, of revision %d", newest.revision, at)
+		s.lost = fmt.Sprintf("search: damaged index: its newest state, of revision %d, cannot be opened; "+
+			"continuing from the one before, of revision %d", newest.revision, at)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func (s *store) view() (*view, error) {
 		r.Close()
 		return nil, &DamageError{fmt.Errorf("unknown reader %T", r)}
 	}
-	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, records: &s.records, dictionaries: map[string][]segment.TermDictionary{}}
+	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, records: &s.records,
+		dictionaries: map[string][]segment.TermDictionary{}}
 	for _, seg := range v.segments {
 		v.offsets = append(v.offsets, v.size)
 		v.size += uint64(seg.FullSize())

@@ -158,9 +158,10 @@ func (c *Conn) prepare() (err error) {
 	}
 	c.stream.before, c.stream.returned = relay.MaxPosition, relay.PositionAt(c.hub.config.Now())-1
 	switch {
+	// they may have come back while nobody was connected
 	case c.session.since != "":
 		c.stream.cursor, err = c.hub.config.Store.Cursor(c.session.since)
-		c.stream.before, c.stream.returned, c.out.returns = c.stream.cursor, 0, true // they may have come back while nobody was connected
+		c.stream.before, c.stream.returned, c.out.returns = c.stream.cursor, 0, true
 	case c.session.syncLimit == 0:
 		c.stream.cursor, err = c.hub.config.Store.Latest(context.Background())
 	}

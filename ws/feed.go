@@ -28,7 +28,9 @@ const (
 // goroutine may use. ctx ends when the page is gone. When run returns, the socket closes:
 // as going away, if run returns an error. Feed returns when the connection is closed. An error
 // is returned before anything was written: UpgradeRequired, InvalidRequest, OriginNotAllowed.
-func Feed(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func(text []byte) error) error) error {
+func Feed(
+	w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func(text []byte) error) error,
+) error {
 	if err := checkUpgrade(r); err != nil {
 		return err
 	}

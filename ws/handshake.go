@@ -28,7 +28,8 @@ func (h *Hub) checkHandshake(r *http.Request) error {
 // checkUpgrade is checkHandshake without the origin.
 func checkUpgrade(r *http.Request) error {
 	if !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket") {
-		return relay.Errorf(relay.UpgradeRequired, "this path only speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
+		return relay.Errorf(relay.UpgradeRequired,
+			"this path only speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
 	}
 	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || v[0] != "13" {
 		return relay.Errorf(relay.UpgradeRequired, "the relay only speaks version 13 of the WebSocket protocol")
@@ -80,7 +81,8 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 	if len(origins) == 1 && isOwn(origins[0], r) {
 		return nil
 	}
-	return relay.Errorf(relay.OriginNotAllowed, "the origin %q is not allowed; relay serve --allow-origin allows one", origins[0])
+	return relay.Errorf(relay.OriginNotAllowed, "the origin %q is not allowed; relay serve --allow-origin allows one",
+		origins[0])
 }
 
 // isOwn tells whether an origin is that of the pages of the host to which a request goes.
@@ -145,7 +147,8 @@ func readSession(r *http.Request) (session, error) {
 		}
 	}
 	if s.syncLimit == 0 && s.since != "" {
-		return s, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "0 means live only, and cannot be combined with since_message_id")
+		return s, relay.FieldErrorf(relay.InvalidLimit, "sync_limit",
+			"0 means live only, and cannot be combined with since_message_id")
 	}
 	events := strings.Split(v.Get("events"), ",")
 	s.receipts = slices.Contains(events, "receipts")
@@ -156,7 +159,8 @@ func readSession(r *http.Request) (session, error) {
 
 func syncLimit(text string) (int, error) {
 	if strings.Trim(text, "0123456789") != "" {
-		return 0, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "must be a whole number from 0; above %d counts as %d", maxSyncLimit, maxSyncLimit)
+		return 0, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "must be a whole number from 0; above %d counts as %d",
+			maxSyncLimit, maxSyncLimit)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil { // there are only digits, so the number is too large for an int

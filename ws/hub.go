@@ -80,8 +80,9 @@ type Config struct {
 	DeadAfter          time.Duration    // a socket without a frame from its client for so long is closed; 0: 60 s
 	MessageTimeout     time.Duration    // from the first byte of a client's message to the last; 0: 10 s
 	WriteTimeout       time.Duration    // for each write of up to 64 KiB; 0: 10 s
-	drain              time.Duration    // in tests: after our close frame, how long the peer may be silent before the connection ends; 0: drainTimeout
-	NoPoller           bool             // a goroutine reads each socket, as on systems without a poller
+	// in tests: after our close frame, how long the peer may be silent before the connection ends; 0: drainTimeout
+	drain    time.Duration
+	NoPoller bool // a goroutine reads each socket, as on systems without a poller
 }
 
 // Hub knows the live connections. Its methods are safe for concurrent use.

@@ -22,7 +22,8 @@ type Measures struct {
 }
 
 func newMeasures() *Measures {
-	return &Measures{Refused: measure.NewCounts(relay.CodeNames()...), Lag: measure.NewDurations(), FrameWait: measure.NewDurations()}
+	return &Measures{Refused: measure.NewCounts(relay.CodeNames()...), Lag: measure.NewDurations(),
+		FrameWait: measure.NewDurations()}
 }
 
 // Measures gives the counts of this hub. Safe for concurrent use.

@@ -118,7 +118,8 @@ const pageReturned = 8 // messages that came back, which are read from the store
 // sendReturned sends one page of the messages that came back after a deferral.
 // They stand before the stream's cursor, and take no place in the sync window.
 func (c *Conn) sendReturned(b *batch) error {
-	page, err := c.hub.config.Store.Returned(context.Background(), relay.ReturnQuery{Mecha: c.mechaID(), After: c.stream.returned, Before: c.stream.before, Limit: pageReturned})
+	page, err := c.hub.config.Store.Returned(context.Background(),
+		relay.ReturnQuery{Mecha: c.mechaID(), After: c.stream.returned, Before: c.stream.before, Limit: pageReturned})
 	if err != nil {
 		return err
 	}

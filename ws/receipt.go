@@ -90,7 +90,8 @@ func (c *Conn) sendReceipts(b *batch) error {
 	after := max(c.out.receiptsAfter, c.stream.receipts)
 	c.out.receiptsAfter = 0
 	c.mu.Unlock()
-	page, err := c.hub.config.Store.Receipts(context.Background(), relay.ReceiptQuery{Sender: c.mechaID(), After: after, Limit: pageReceipts})
+	page, err := c.hub.config.Store.Receipts(context.Background(),
+		relay.ReceiptQuery{Sender: c.mechaID(), After: after, Limit: pageReceipts})
 	if err != nil {
 		return err
 	}

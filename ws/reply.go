@@ -14,7 +14,9 @@ type replyWatch struct {
 // counts as a socket, like Watch. reply yields the first reply that is committed from now
 // on, with its payload; one that was committed before is in the store. ended and stop, and
 // the errors, are those of Watch.
-func (h *Hub) WatchReply(key *relay.Key, question *relay.Message) (reply <-chan *relay.Message, ended <-chan error, stop func(), err error) {
+func (h *Hub) WatchReply(
+	key *relay.Key, question *relay.Message,
+) (reply <-chan *relay.Message, ended <-chan error, stop func(), err error) {
 	w := &replyWatch{watch: newWatch(key), question: question, reply: make(chan *relay.Message, 1)}
 	stop, err = h.startWatch(w, &w.heldKey)
 	return w.reply, w.ended, stop, err

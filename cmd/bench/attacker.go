@@ -90,7 +90,8 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	a.ctx, a.links = ctx, (&bench{}).links(ctx, &server{url: a.URL})
-	work := map[string]func(int){requestsKind: a.request, acksKind: a.acknowledge, halfFramesKind: a.hold, unreadKind: a.hold, slowBodiesKind: a.dribble}[a.Kind]
+	work := map[string]func(int){requestsKind: a.request, acksKind: a.acknowledge, halfFramesKind: a.hold,
+		unreadKind: a.hold, slowBodiesKind: a.dribble}[a.Kind]
 	if work == nil {
 		return fmt.Errorf("there is no job %q", a.Kind)
 	}
@@ -108,7 +109,8 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	io.Copy(io.Discard, io.MultiReader(d.Buffered(), in)) // until the bench has seen enough
-	t := tally{Begun: a.begun.Load(), Accepted: a.accepted.Load(), Refused: a.refused.Load(), Broken: a.broken.Load(), Seconds: time.Since(began).Seconds()}
+	t := tally{Begun: a.begun.Load(), Accepted: a.accepted.Load(), Refused: a.refused.Load(), Broken: a.broken.Load(),
+		Seconds: time.Since(began).Seconds()}
 	if p := a.problem.Load(); p != nil {
 		t.Problem = *p
 	}

@@ -17,7 +17,8 @@ import (
 func (a *attacker) acknowledge(i int) {
 	who := a.Actors[i%len(a.Actors)]
 	m := &mecha{who.Address, who.Key}
-	frame := fmt.Appendf(nil, `{"type":"ack","message_id":%q,"status":"processing","client_ts":"2026-01-01T00:00:00Z"}`, a.Message)
+	frame := fmt.Appendf(nil, `{"type":"ack","message_id":%q,"status":"processing","client_ts":"2026-01-01T00:00:00Z"}`,
+		a.Message)
 	frames := make([][]byte, 64)
 	for k := range frames {
 		frames[k] = frame
@@ -114,7 +115,8 @@ func (c *conn) upgrade(m *mecha, query string) error {
 	if err != nil {
 		return err
 	}
-	c.out = fmt.Appendf(c.out[:0], "GET /api/v1/ws/mecha/%s?%s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+	c.out = fmt.Appendf(c.out[:0], "GET /api/v1/ws/mecha/%s?%s HTTP/1.1\r\nHost: %s\r\nConnection: "+
+		"Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", m.address, query, c.host)
 	c.out = append(signer.Append(c.out, nil), "\r\n"...)
 	if _, err := c.net.Write(c.out); err != nil {

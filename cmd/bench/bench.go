@@ -62,7 +62,8 @@ type stage struct {
 const Fairness = "fairness"
 
 var stages = []stage{
-	{"send", (*bench).send}, {"socket", (*bench).socket}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
+	{"send", (*bench).send}, {"socket", (*bench).socket}, {"push", (*bench).push}, {"ack", (*bench).ack},
+	{"fanout", (*bench).fanout},
 	{"idle", (*bench).idle}, {"history", (*bench).history}, {"sync", (*bench).sync}, {"search", (*bench).search},
 	{"scale", (*bench).scale}, {"start", (*bench).start},
 	{Fairness, (*bench).fairness},
@@ -93,9 +94,10 @@ type bench struct {
 // Mechas that it made are removed, and their messages stay.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b := &bench{Config: c}
-	b.report = Report{Format: reportFormat, Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Began: time.Now().UTC().Truncate(time.Second), URL: c.URL, Duration: c.Duration.Seconds(), Repeats: c.Repeats,
-		Payload: c.Payload, Mechas: c.Mechas, Stored: c.Stored, Rows: []Row{}}
+	b.report = Report{Format: reportFormat, Relay: c.Relay, Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Began: time.Now().UTC().Truncate(time.Second),
+		URL: c.URL, Duration: c.Duration.Seconds(), Repeats: c.Repeats, Payload: c.Payload, Mechas: c.Mechas,
+		Stored: c.Stored, Rows: []Row{}}
 	if err := b.checkFiles(); err != nil {
 		return nil, err
 	}
@@ -130,7 +132,8 @@ func (b *bench) checkFiles() error {
 		}
 	}
 	if limit := proc.OpenFiles(); limit > 0 && limit < need {
-		return fmt.Errorf("relay bench needs %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)
+		return fmt.Errorf("relay bench needs %d open files, and %d are allowed: raise the limit (ulimit -n %d), "+
+			"or ask for fewer --sockets and --connections", need, limit, need)
 	}
 	return nil
 }

@@ -63,7 +63,8 @@ func dial(ctx context.Context, base string) (*conn, error) {
 // explainFiles says what to do if this process may not open more files.
 func explainFiles(err error) error {
 	if errors.Is(err, syscall.EMFILE) {
-		return errors.New("this process may not open more files: raise the limit (ulimit -n), or ask for fewer --sockets and --connections")
+		return errors.New("this process may not open more files: raise the limit (ulimit -n), or ask for fewer --sockets " +
+			"and --connections")
 	}
 	return err
 }

@@ -31,15 +31,24 @@ const (
 )
 
 var attacks = []attack{
-	{name: "history-24", what: "history pages that match nothing", clients: 24, probes: []string{"read", "send", "ack", "handshake"}, prepare: (*bench).fillRival, job: historyJob},
-	{name: "history-300", what: "history pages that match nothing", clients: 300, probes: []string{"read", "send", "ack", "handshake"}, prepare: (*bench).fillRival, job: historyJob},
-	{name: "socket-acks", what: "acks of one message over sockets", clients: 16, probes: []string{"read", "send", "ack"}, prepare: (*bench).messageFromRival, job: ackJob},
-	{name: "receipts", what: "acks of the bystander's message", clients: 16, probes: []string{"receipt", "send"}, prepare: (*bench).messageFromBystander, job: ackJob},
-	{name: "half-frames", what: "half a frame on each socket, 1,024 files", clients: rivalSockets, probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillSlow, job: halfFrameJob},
-	{name: "unread", what: "sockets that are not read, 1,024 files", clients: rivalSockets, probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillUnread, job: unreadJob},
-	{name: "slow-bodies", what: "slow bodies, 400 connections", clients: 450, control: 300, probes: []string{"read", "send", "handshake"}, args: []string{"--max-connections=400"}, job: slowBodyJob},
-	{name: "searches", what: "searches of 64 words", clients: 64, probes: []string{"search", "send"}, prepare: (*bench).importProfiles, job: searchJob},
-	{name: "sends", what: "sends beyond the rate limit", clients: 64, probes: []string{"read", "send", "ack"}, job: sendJob},
+	{name: "history-24", what: "history pages that match nothing", clients: 24,
+		probes: []string{"read", "send", "ack", "handshake"}, prepare: (*bench).fillRival, job: historyJob},
+	{name: "history-300", what: "history pages that match nothing", clients: 300,
+		probes: []string{"read", "send", "ack", "handshake"}, prepare: (*bench).fillRival, job: historyJob},
+	{name: "socket-acks", what: "acks of one message over sockets", clients: 16, probes: []string{"read", "send", "ack"},
+		prepare: (*bench).messageFromRival, job: ackJob},
+	{name: "receipts", what: "acks of the bystander's message", clients: 16, probes: []string{"receipt", "send"},
+		prepare: (*bench).messageFromBystander, job: ackJob},
+	{name: "half-frames", what: "half a frame on each socket, 1,024 files", clients: rivalSockets,
+		probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillSlow, job: halfFrameJob},
+	{name: "unread", what: "sockets that are not read, 1,024 files", clients: rivalSockets,
+		probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillUnread, job: unreadJob},
+	{name: "slow-bodies", what: "slow bodies, 400 connections", clients: 450, control: 300,
+		probes: []string{"read", "send", "handshake"}, args: []string{"--max-connections=400"}, job: slowBodyJob},
+	{name: "searches", what: "searches of 64 words", clients: 64, probes: []string{"search", "send"},
+		prepare: (*bench).importProfiles, job: searchJob},
+	{name: "sends", what: "sends beyond the rate limit", clients: 64,
+		probes: []string{"read", "send", "ack"}, job: sendJob},
 }
 
 // Attacks returns the names of the attacks of the stage fairness, in their order.
@@ -183,7 +192,8 @@ func (ar *arena) fairLoad(cores float64) job {
 	if ar.control > 0 {
 		n = ar.control
 	}
-	j := job{Kind: requestsKind, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: max(cores, minCores)}
+	j := job{Kind: requestsKind, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid,
+		Cores: max(cores, minCores)}
 	for i, m := range ar.crowd {
 		j.Actors = append(j.Actors, actor{Address: m.address, Key: m.key, Path: ar.paths[i]})
 	}

@@ -14,7 +14,8 @@ func (ar *arena) by(kind, path string, rivals ...*mecha) job {
 // historyJob reads pages of the rival's own history with a filter that nothing
 // matches, so that the relay looks through as many rows as it allows.
 func historyJob(ar *arena) job {
-	j := ar.by(requestsKind, "/api/v1/mecha/"+ar.rivals[0].address+"/messages?limit=1&message_type="+rareType, ar.rivals[0])
+	j := ar.by(requestsKind, "/api/v1/mecha/"+ar.rivals[0].address+"/messages?limit=1&message_type="+rareType,
+		ar.rivals[0])
 	j.Method, j.Status = "GET", http.StatusOK
 	return j
 }

@@ -246,7 +246,8 @@ func splitProbe(n *line) func() (time.Duration, error) {
 		if err := n.await(id); err != nil {
 			return 0, err
 		}
-		frame := clientFrame(fmt.Appendf(nil, `{"type":"ack","message_id":%q,"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`, id))
+		frame := clientFrame(fmt.Appendf(nil,
+			`{"type":"ack","message_id":%q,"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`, id))
 		if _, err := n.c.net.Write(frame[:len(frame)/2]); err != nil {
 			return 0, err
 		}

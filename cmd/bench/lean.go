@@ -37,7 +37,8 @@ func (b *bench) startLean(ctx context.Context, like *server) (*server, error) {
 			return nil, err
 		}
 	}
-	s := &server{mechas: like.mechas, lean: true, stop: func() {}, program: b.Program, args: []string{"bench", Lean, file.Name()}, env: child.Environ()}
+	s := &server{mechas: like.mechas, lean: true, stop: func() {}, program: b.Program,
+		args: []string{"bench", Lean, file.Name()}, env: child.Environ()}
 	b.servers = append(b.servers, s)
 	return s, b.launch(ctx, s)
 }
@@ -104,11 +105,13 @@ func (h *lean) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		CorrelationID  string          `json:"correlation_id"`
 		InReplyTo      string          `json:"in_reply_to"`
 	}
-	if err := json.Unmarshal(body, &message); err != nil || message.To == "" || len(message.Payload) == 0 || message.Payload[0] != '{' {
+	if err := json.Unmarshal(body, &message); err != nil || message.To == "" || len(message.Payload) == 0 ||
+		message.Payload[0] != '{' {
 		http.Error(w, "no message", http.StatusBadRequest)
 		return
 	}
-	const answer = `{"message_id":"msg_00000000000000000000000000","conversation_id":"conv_00000000000000000000000000","created_at":"2026-01-01T00:00:00.000Z"}`
+	const answer = `{"message_id":"msg_00000000000000000000000000",` +
+		`"conversation_id":"conv_00000000000000000000000000","created_at":"2026-01-01T00:00:00.000Z"}`
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	io.WriteString(w, answer)
@@ -119,7 +122,8 @@ const leanWindow = 5 * time.Minute // in which the time of a request must lie
 func (h *lean) allows(header http.Header, body []byte) bool {
 	key, nonce, stamp := header.Get("X-Mecha-Key"), header.Get("X-Nonce"), header.Get("X-Request-Timestamp")
 	sent, err := time.Parse(time.RFC3339, stamp)
-	if _, known := h.addresses[sha256.Sum256([]byte(key))]; !known || err != nil || time.Since(sent).Abs() > leanWindow || nonce == "" {
+	if _, known := h.addresses[sha256.Sum256([]byte(key))]; !known || err != nil ||
+		time.Since(sent).Abs() > leanWindow || nonce == "" {
 		return false
 	}
 	mac := hmac.New(sha256.New, []byte(key))

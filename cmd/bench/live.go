@@ -109,7 +109,8 @@ func (b *bench) ack(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.add(loadRow("ack", "send to receipt", pairs, "messages", rounds), latencyRow("ack", "send to socket", pairs, 1, rounds))
+		b.add(loadRow("ack", "send to receipt", pairs, "messages", rounds),
+			latencyRow("ack", "send to socket", pairs, 1, rounds))
 	}
 	return nil
 }
@@ -227,7 +228,8 @@ func (b *bench) idle(ctx context.Context) error {
 		}
 		each, all = append(each, socket), append(all, server)
 	}
-	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, itself), Memory: int64(median(all, itself)), Spread: spread(each, itself)}
+	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, itself),
+		Memory: int64(median(all, itself)), Spread: spread(each, itself)}
 	if r.Spread > maxSpread {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%; more --sockets show more", r.Spread*100))
 	}

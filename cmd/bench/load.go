@@ -38,7 +38,9 @@ type operation func() (done, error)
 const maxFailures = 100
 
 // runOn measures a round of n workers, each with a connection of its own.
-func (b *bench) runOn(ctx context.Context, s *server, what string, n int, worker func(i int, c *conn) operation) (*sample, error) {
+func (b *bench) runOn(
+	ctx context.Context, s *server, what string, n int, worker func(i int, c *conn) operation,
+) (*sample, error) {
 	l := b.links(ctx, s)
 	defer l.close()
 	conns, err := l.dials(n)

@@ -88,12 +88,14 @@ func (b *bench) sync(ctx context.Context) error {
 			return err
 		}
 		pending = append(pending, done.sample)
-		if done, err = b.catchUp(ctx, s, m, "sync_limit=1000&events=acks&since_message_id="+done.first, b.Messages-1); err != nil {
+		if done, err = b.catchUp(ctx, s, m, "sync_limit=1000&events=acks&since_message_id="+done.first,
+			b.Messages-1); err != nil {
 			return err
 		}
 		again = append(again, done.sample)
 	}
-	b.add(loadRow("sync", "pending, each acked", 1, "messages", pending), loadRow("sync", "after a cursor, acked before", 1, "messages", again))
+	b.add(loadRow("sync", "pending, each acked", 1, "messages", pending),
+		loadRow("sync", "after a cursor, acked before", 1, "messages", again))
 	return nil
 }
 
@@ -150,6 +152,7 @@ func (b *bench) catchUp(ctx context.Context, s *server, m *mecha, query string, 
 		}
 	}
 	took := time.Since(began)
-	out.sample = &sample{took: took, units: n, ops: n, cpu: before.Until(proc.Read(s.pid), took), memory: proc.Resident(s.pid)}
+	out.sample = &sample{took: took, units: n, ops: n, cpu: before.Until(proc.Read(s.pid), took),
+		memory: proc.Resident(s.pid)}
 	return out, nil
 }

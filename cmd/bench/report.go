@@ -32,21 +32,23 @@ type Report struct {
 // Row is one figure: the median of its rounds. Fields that do not apply, or that
 // are not known on this system, are left out.
 type Row struct {
-	Stage      string   `json:"stage"`
-	Case       string   `json:"case"`
-	At         int      `json:"at,omitempty"`              // how many connections or sockets
-	Stored     int      `json:"stored_messages,omitempty"` // in the database before; only where rows differ in that
-	Unit       string   `json:"unit,omitempty"`
-	PerSecond  float64  `json:"per_second,omitempty"` // of the unit
-	P50        float64  `json:"p50_us,omitempty"`
-	P90        float64  `json:"p90_us,omitempty"`
-	P99        float64  `json:"p99_us,omitempty"`
-	P999       float64  `json:"p99_9_us,omitempty"`
-	Ratio      float64  `json:"ratio,omitempty"`
-	Bytes      float64  `json:"bytes_per_socket,omitempty"`
-	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // for each operation; of sockets with several messages under way, for each message
-	ClientCPU  float64  `json:"client_cpu_us,omitempty"`
-	Written    float64  `json:"written_bytes,omitempty"` // to disk by the server, for each operation or message, as ServerCPU
+	Stage     string  `json:"stage"`
+	Case      string  `json:"case"`
+	At        int     `json:"at,omitempty"`              // how many connections or sockets
+	Stored    int     `json:"stored_messages,omitempty"` // in the database before; only where rows differ in that
+	Unit      string  `json:"unit,omitempty"`
+	PerSecond float64 `json:"per_second,omitempty"` // of the unit
+	P50       float64 `json:"p50_us,omitempty"`
+	P90       float64 `json:"p90_us,omitempty"`
+	P99       float64 `json:"p99_us,omitempty"`
+	P999      float64 `json:"p99_9_us,omitempty"`
+	Ratio     float64 `json:"ratio,omitempty"`
+	Bytes     float64 `json:"bytes_per_socket,omitempty"`
+	// for each operation; of sockets with several messages under way, for each message
+	ServerCPU float64 `json:"server_cpu_us,omitempty"`
+	ClientCPU float64 `json:"client_cpu_us,omitempty"`
+	// to disk by the server, for each operation or message, as ServerCPU
+	Written    float64  `json:"written_bytes,omitempty"`
 	Memory     int64    `json:"server_rss_bytes,omitempty"`
 	Others     *float64 `json:"others_cpu_share,omitempty"` // in the worst round
 	Operations int      `json:"operations,omitempty"`
@@ -90,8 +92,10 @@ func latencyRow(stage, name string, at, which int, rounds []*sample) Row {
 	quantile := func(q float64) float64 {
 		return median(rounds, func(s *sample) float64 { return micros(s.also[which].Quantile(q)) })
 	}
-	r := Row{Stage: stage, Case: name, At: at, Rounds: len(rounds), P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
-		Spread: spread(rounds, func(s *sample) float64 { return micros(s.also[which].Quantile(.5)) })}
+	r := Row{Stage: stage, Case: name, At: at, Rounds: len(rounds), P50: quantile(.5), P90: quantile(.9),
+		P99: quantile(.99), P999: quantile(.999), Spread: spread(rounds, func(s *sample) float64 {
+			return micros(s.also[which].Quantile(.5))
+		})}
 	for _, s := range rounds {
 		r.Operations += s.also[which].Count()
 	}
@@ -106,8 +110,8 @@ func ratioRow(stage string, at int, dividends, divisors []*sample, dividend, div
 	for i := range dividends {
 		ratios = append(ratios, dividends[i].rate()/max(divisors[i].rate(), 1e-9))
 	}
-	r := Row{Stage: stage, Case: dividend.Case + " ÷ " + divisor.Case, At: at, Rounds: len(ratios), Ratio: median(ratios, itself),
-		Spread: spread(ratios, itself)}
+	r := Row{Stage: stage, Case: dividend.Case + " ÷ " + divisor.Case, At: at, Rounds: len(ratios),
+		Ratio: median(ratios, itself), Spread: spread(ratios, itself)}
 	for _, of := range []Row{dividend, divisor} {
 		for _, d := range of.Doubts {
 			r.Doubts = append(r.Doubts, of.Case+": "+d)

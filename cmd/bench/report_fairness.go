@@ -104,12 +104,14 @@ func (f *Fair) doubt(rounds []*contest) {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("the control load was refused or cut off %d times", refused))
 	}
 	if restless > 0 {
-		f.Doubts = append(f.Doubts, fmt.Sprintf("%d of the phases began while the relay was still busy with the one before", restless))
+		f.Doubts = append(f.Doubts, fmt.Sprintf("%d of the phases began while the relay was still busy with the one before",
+			restless))
 	}
 	if n := min(f.Alone.Operations, f.Control.Operations, f.Attacked.Operations); n < minOperations {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("only %d operations", n))
 	}
 	if n := f.Alone.Failed + f.Control.Failed; n > 0 {
-		f.Doubts = append(f.Doubts, fmt.Sprintf("%d failures without the attack, the first: %s%s", n, f.Alone.Problem, f.Control.Problem))
+		f.Doubts = append(f.Doubts, fmt.Sprintf("%d failures without the attack, the first: %s%s",
+			n, f.Alone.Problem, f.Control.Problem))
 	}
 }

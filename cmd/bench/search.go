@@ -144,9 +144,11 @@ func (v *vocabulary) text(r *rand.Rand, n int) string {
 
 func (v *vocabulary) profile(seed uint64) relay.Profile {
 	r := rand.New(rand.NewPCG(2, seed))
-	p := relay.Profile{DisplayName: v.text(r, 2), Description: v.text(r, 12) + " " + commonWord, Details: v.text(r, 40), Tags: []string{v.text(r, 1)}}
+	p := relay.Profile{DisplayName: v.text(r, 2), Description: v.text(r, 12) + " " + commonWord, Details: v.text(r, 40),
+		Tags: []string{v.text(r, 1)}}
 	for i := range 1 + r.IntN(4) {
-		p.Skills = append(p.Skills, relay.Skill{ID: fmt.Sprint("skill", i), Name: v.text(r, 2), Description: v.text(r, 12), Examples: []string{v.text(r, 6)}})
+		p.Skills = append(p.Skills, relay.Skill{ID: fmt.Sprint("skill", i), Name: v.text(r, 2), Description: v.text(r, 12),
+			Examples: []string{v.text(r, 6)}})
 	}
 	return p
 }
@@ -157,7 +159,8 @@ func (v *vocabulary) queries(seed uint64) (all [][]byte) {
 	r := rand.New(rand.NewPCG(3, seed))
 	common := func() string { return v.words[r.IntN(30)] }
 	for range 100 {
-		for _, q := range []string{v.words[words-1-r.IntN(words/2)], common() + " " + common() + " " + common(), "please find me someone who can " + v.text(r, 8)} {
+		for _, q := range []string{v.words[words-1-r.IntN(words/2)], common() + " " + common() + " " + common(),
+			"please find me someone who can " + v.text(r, 8)} {
 			all = append(all, []byte(`{"query":"`+q+`"}`))
 		}
 	}

@@ -57,7 +57,8 @@ func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 
 // unlimited are the settings with which only the machine limits a relay.
 var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0", "--max-sockets-per-mecha=0",
-	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature", "--log-format=json"}
+	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature",
+	"--log-format=json"}
 
 // startServer starts a relay on a file, as a process of its own, and makes the
 // Mechas and their keys. Run ends the process.

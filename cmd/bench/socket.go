@@ -39,7 +39,8 @@ func acknowledgement(frame []byte) ([]byte, error) {
 	if id == nil {
 		return nil, fmt.Errorf("a frame without a message_id: %.200s", frame)
 	}
-	return fmt.Appendf(nil, `{"type":"ack","message_id":"%s","status":"completed","client_ts":"2026-01-01T00:00:00Z"}`, id), nil
+	return fmt.Appendf(nil, `{"type":"ack","message_id":"%s","status":"completed","client_ts":"2026-01-01T00:00:00Z"}`,
+		id), nil
 }
 
 // textField returns a string member of a JSON object that the relay wrote. Such an

@@ -122,7 +122,8 @@ func pipeline(s *client.Socket, signer *client.Signer, window int, body func() [
 				return done{}, err
 			}
 			if kind := textField(frame, "type"); string(kind) != "sent" {
-				return done{}, &client.Refusal{Code: relay.Code(textField(frame, "code")), Detail: string(textField(frame, "message"))}
+				return done{}, &client.Refusal{Code: relay.Code(textField(frame, "code")),
+					Detail: string(textField(frame, "message"))}
 			}
 			took = time.Since(sent[0])
 			sent = append(sent[:0], sent[1:]...)

@@ -54,7 +54,8 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 	// Before the messages, because a key takes a position, and positions only grow.
 	keys := make([]*relay.Key, b.Mechas)
 	err := inParallel(ctx, len(keys), func(i int) error {
-		k, err := d.Issue(&relay.IssueKey{At: began, Address: numbered(i, ownCrew), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
+		k, err := d.Issue(&relay.IssueKey{At: began, Address: numbered(i, ownCrew), Label: "relay bench",
+			ExpiresAt: now.Add(keyLife)})
 		keys[i] = k.Key
 		return err
 	})
@@ -71,14 +72,16 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 			to = keys[len(keys)-1]
 		}
 		at := began.Add(time.Duration(i) * apart)
-		m := &relay.SendMessage{At: at, Key: from.Number, To: to.Mecha.Address, Payload: payload, Signed: true, Nonce: anyNonce()}
+		m := &relay.SendMessage{At: at, Key: from.Number, To: to.Mecha.Address, Payload: payload, Signed: true,
+			Nonce: anyNonce()}
 		err := m.Validate()
 		var sent relay.Sent
 		if err == nil {
 			sent, err = d.Send(m)
 		}
 		if err == nil && i/10%2 == 0 {
-			a := &relay.Acknowledge{At: at, Key: to.Number, ID: sent.ID, Status: "completed", ClientTS: relay.FormatTime(at), Nonce: anyNonce()}
+			a := &relay.Acknowledge{At: at, Key: to.Number, ID: sent.ID, Status: "completed", ClientTS: relay.FormatTime(at),
+				Nonce: anyNonce()}
 			_, err = d.Acknowledge(a)
 		}
 		if k := done.Add(1); k%10_000 == 0 {
@@ -115,7 +118,8 @@ func (b *bench) examine(ctx context.Context, file string) (messages int, err err
 		}
 		for _, e := range list {
 			if crew := e.Address.Crew(); crew != ownCrew && crew != profileCrew {
-				return 0, fmt.Errorf("%s is not a file that relay bench has made: %s is registered there. Name one that does not exist (--db), or leave it out", file, e.Address)
+				return 0, fmt.Errorf("%s is not a file that relay bench has made: %s is registered there. "+
+					"Name one that does not exist (--db), or leave it out", file, e.Address)
 			}
 			after = e.Address
 		}

@@ -19,7 +19,8 @@ func AddAct(c *sqlite.Conn, n relay.NotedAct) error {
 		uid = n.By.UID
 	}
 	err := c.Exec("INSERT INTO audit (at, uid, user, command, what, mecha, key, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-		relay.MilliOf(n.At), uid, n.By.User, n.By.Command, n.What, sqlite.OrNull(string(n.Mecha)), sqlite.OrNull(string(n.Key)), n.Detail)
+		relay.MilliOf(n.At), uid, n.By.User, n.By.Command, n.What, sqlite.OrNull(string(n.Mecha)),
+		sqlite.OrNull(string(n.Key)), n.Detail)
 	if err != nil {
 		return err
 	}
@@ -95,11 +96,13 @@ func actsOf(path string) ([]relay.NotedAct, error) {
 
 // ReadActs reads the audit log from a time on, the oldest act first.
 func ReadActs(c *sqlite.Conn, since time.Time) (all []relay.NotedAct, err error) {
-	r := c.Query("SELECT at, coalesce(uid, ?), user, command, what, mecha, key, detail FROM audit WHERE at >= ? ORDER BY id",
+	r := c.Query("SELECT at, coalesce(uid, ?), user, command, what, mecha, key, detail FROM audit "+
+		"WHERE at >= ? ORDER BY id",
 		int64(relay.NoUID), relay.MilliOf(since))
 	for r.Next() {
-		all = append(all, relay.NotedAct{At: relay.UnixMilli(r.Int(0)), By: relay.Actor{UID: r.Int(1), User: r.Text(2), Command: r.Text(3)},
-			What: r.Text(4), Mecha: relay.Address(r.Text(5)), Key: relay.KeyID(r.Text(6)), Detail: r.Text(7)})
+		all = append(all, relay.NotedAct{At: relay.UnixMilli(r.Int(0)),
+			By: relay.Actor{UID: r.Int(1), User: r.Text(2), Command: r.Text(3)}, What: r.Text(4),
+			Mecha: relay.Address(r.Text(5)), Key: relay.KeyID(r.Text(6)), Detail: r.Text(7)})
 	}
 	return all, r.Close()
 }

@@ -112,7 +112,8 @@ func (o BackupOptions) paths() (from, to string, err error) {
 		return "", "", err
 	}
 	if ending := companionEnding(to); ending != "" {
-		return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s", to, ending)
+		return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s",
+			to, ending)
 	}
 	for _, ending := range companions {
 		if _, err := os.Lstat(to + ending); err == nil {

@@ -48,7 +48,8 @@ func measure(c *sqlite.Conn, path string) (CompactResult, error) {
 	free, err2 := c.Number("PRAGMA freelist_count")
 	size := pages * PageSize
 	path, err3 := filepath.Abs(path)
-	return CompactResult{Path: path, Before: size, After: size, Free: free * PageSize, Needed: 2 * size}, errors.Join(err, err2, err3)
+	return CompactResult{Path: path, Before: size, After: size, Free: free * PageSize, Needed: 2 * size},
+		errors.Join(err, err2, err3)
 }
 
 // Compact rebuilds a file that no other process of the relay has, if the disk has room for two

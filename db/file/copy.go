@@ -118,7 +118,8 @@ func (s *Snapshot) checkRoom(dir string) error {
 		return unreadable(s.Path, err)
 	}
 	if free, err := platform.FreeDisk(dir); err == nil && free < size {
-		return fmt.Errorf("the copy needs %.1f MiB, and %s has %.1f MiB free: make room, or choose another place", float64(size)/(1<<20), dir, float64(free)/(1<<20))
+		return fmt.Errorf("the copy needs %.1f MiB, and %s has %.1f MiB free: make room, or choose another place",
+			float64(size)/(1<<20), dir, float64(free)/(1<<20))
 	}
 	return nil
 }

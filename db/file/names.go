@@ -29,7 +29,9 @@ func mustHaveOneName(path string) error {
 		return err
 	}
 	if platform.IsMountPoint(real) {
-		return fmt.Errorf("this file is itself a mount point. Its log would be on one side of the mount only, and a process on the other side would damage the database: mount its folder instead, as in docker -v ./data:%s", filepath.Dir(real))
+		return fmt.Errorf("this file is itself a mount point. Its log would be on one side of the mount only, "+
+			"and a process on the other side would damage the database: mount its folder instead, as in docker -v ./data:%s",
+			filepath.Dir(real))
 	}
 	links, err := platform.Links(real)
 	if err != nil || links < 2 {
@@ -46,7 +48,8 @@ func manyNames(real string, links int) error {
 	for i, other := range others {
 		words[i] = relay.ShellWord(other)
 	}
-	how := fmt.Sprintf("find the others, as with find / -xdev -samefile %s, and remove them (the file itself stays)", relay.ShellWord(real))
+	how := fmt.Sprintf("find the others, as with find / -xdev -samefile %s, and remove them (the file itself stays)",
+		relay.ShellWord(real))
 	if len(others) > 0 && len(others) == links-1 {
 		how = fmt.Sprintf("remove the other name (the file itself stays): rm %s", strings.Join(words, " "))
 	} else if len(others) > 0 {
@@ -55,7 +58,8 @@ func manyNames(real string, links int) error {
 	if len(others) > 0 && strings.Contains(others[0], keptMark) {
 		how = "a relay restore that was killed has left the other. " + strings.ToUpper(how[:1]) + how[1:]
 	}
-	return fmt.Errorf("this file has %d names (hard links), and a process that opens it by another name would damage it: %s", links, how)
+	return fmt.Errorf("this file has %d names (hard links), and a process that opens it by another name would "+
+		"damage it: %s", links, how)
 }
 
 // otherNames gives the other paths of the file in its folder.
@@ -109,6 +113,9 @@ func Lock(path string) (*Locked, error) {
 		return nil, err
 	}
 	if !exists(real) {
+		if made != "" { // as Create does with the database
+			platform.GiveToOwnerOf(filepath.Dir(real), made)
+		}
 		return &Locked{name: name}, nil
 	}
 	if made != "" {
@@ -140,7 +147,8 @@ func (l *Locked) Leave(keep bool) error {
 }
 
 // errElsewhere refuses a file that is itself locked, while nobody has the lock of its name.
-var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: use the same name, or end that process first")
+var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: " +
+	"use the same name, or end that process first")
 
 // lockName locks the name of a file. It tries a few times, because a process that only asks
 // whether the name is locked, as a console does, has the lock for a moment.

@@ -180,7 +180,8 @@ func openSilently(path string) (*sqlite.Conn, error) {
 		case isEmpty(real+"-wal") && !exists(real+"-shm"): // a server would have an index of its log
 			return openAndRead(path, sqlite.Frozen)
 		default:
-			err = fmt.Errorf("it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, err)
+			err = fmt.Errorf("it has a log, %s-wal, which can only be read where its folder can be written: "+
+				"copy both elsewhere (%w)", path, err)
 		}
 		return c, err
 	}

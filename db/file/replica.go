@@ -30,7 +30,8 @@ type LogID [8]byte
 // that is its own log.
 func ReadReplica(c *sqlite.Conn) (r Replica, follows bool, err error) {
 	follows, err = c.Row(func(row *sqlite.Rows) {
-		r = Replica{Version: row.Int(1), Applied: uint64(row.Int(2)), At: row.Int(3), Last: relay.Position(row.Int(4)), Hash: uint64(row.Int(5))}
+		r = Replica{Version: row.Int(1), Applied: uint64(row.Int(2)), At: row.Int(3), Last: relay.Position(row.Int(4)),
+			Hash: uint64(row.Int(5))}
 		copy(r.Log[:], row.Blob(0))
 	}, "SELECT log, version, applied, at, last, hash FROM replica")
 	return r, follows, err

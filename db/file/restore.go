@@ -115,7 +115,8 @@ func (o RestoreOptions) compareKeys(copied, to string, result *RestoreResult) er
 	}
 	ended, err := endedKeys(to)
 	if err != nil && o.RevokeNewer {
-		return fmt.Errorf("the keys of the database that is to be replaced cannot be read, so nothing was changed; without --revoke-newer it is replaced all the same: %w", err)
+		return fmt.Errorf("the keys of the database that is to be replaced cannot be read, so nothing was changed; "+
+			"without --revoke-newer it is replaced all the same: %w", err)
 	}
 	if err != nil {
 		result.KeysUnread = err
@@ -141,7 +142,8 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 		to = real
 	}
 	if ending := companionEnding(to); ending != "" {
-		return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s", to, ending)
+		return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s",
+			to, ending)
 	}
 	target, err := os.Stat(to)
 	if errors.Is(err, os.ErrNotExist) {
@@ -162,7 +164,8 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 	case !target.Mode().IsRegular():
 		return "", "", fmt.Errorf("%s is not a file", to)
 	case !o.Replace:
-		return "", "", fmt.Errorf("there is a database at %s: restore to another place with --db, or replace it with --force, which keeps it under another name", to)
+		return "", "", fmt.Errorf("there is a database at %s: restore to another place with --db, "+
+			"or replace it with --force, which keeps it under another name", to)
 	}
 	return from, to, nil
 }

@@ -86,7 +86,8 @@ func revivedKeys(path string, ends *keyEnds, end bool, now time.Time) (revived [
 	if err != nil {
 		return nil, err
 	}
-	r := c.Query(`SELECT k.public_id, k.hash, k.expires_at, m.address, k.label, k.id FROM mecha_key k JOIN mecha m ON m.id = k.mecha
+	r := c.Query(
+		`SELECT k.public_id, k.hash, k.expires_at, m.address, k.label, k.id FROM mecha_key k JOIN mecha m ON m.id = k.mecha
 		WHERE k.revoked_at IS NULL AND coalesce(k.expires_at, ?1 + 1) > ?1 ORDER BY k.id`, now.UnixMilli())
 	for r.Next() {
 		e, known := ends.ended[r.Text(0)]

@@ -114,7 +114,8 @@ func migrateTx(c *sqlite.Conn, info Info, path, schema string) error {
 	if info.application == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('words_indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)", secret); err != nil {
+		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', "+
+			"0), ('words_indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)", secret); err != nil {
 			return err
 		}
 	}
@@ -129,9 +130,11 @@ type versionError struct{ error }
 func (i Info) steps(path, schema string) ([]string, error) {
 	switch {
 	case i.application == unreleasedID:
-		return nil, versionError{fmt.Errorf("%s is of a relay from before the first release, and this one cannot read it: use that one, or begin with a new database", path)}
+		return nil, versionError{fmt.Errorf("%s is of a relay from before the first release, and this one cannot read it: "+
+			"use that one, or begin with a new database", path)}
 	case i.application == applicationID && i.Version > CurrentSchema():
-		return nil, versionError{fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): use that one, or a newer one",
+		return nil, versionError{fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): "+
+			"use that one, or a newer one",
 			path, i.Version, CurrentSchema())}
 	case i.application == applicationID && i.Version >= 1:
 		return upgrades[i.Version-1:], nil

@@ -2,7 +2,7 @@ package check
 
 import "strconv"
 
-// checkJoined checks the tables `joined` and `reply` (db/mailbox.go). Up to the watermark
+// checkJoined checks the tables `joined` and `reply` (package mailbox). Up to the watermark
 // every message must have its rows. After it rows may be missing, but none may be wrong.
 func (a *audit) checkJoined() error {
 	upto, err := a.indexedUpto()

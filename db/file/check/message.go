@@ -250,7 +250,7 @@ func (a *audit) findUnmet() error {
 	return err
 }
 
-// checkMailboxes checks the tables `received` and `sent` (db/mailbox.go). Up to the
+// checkMailboxes checks the tables `received` and `sent` (package mailbox). Up to the
 // watermark every message must have its rows. After it rows may be missing, but none
 // may be wrong.
 func (a *audit) checkMailboxes() error {

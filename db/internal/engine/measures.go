@@ -32,7 +32,7 @@ type Measures struct {
 	// which its request set, to the begin of the transaction.
 	Queued *measure.Histogram
 
-	// Reads that waited for their turn in a lane (read.go). A read that found a
+	// Reads that waited for their turn in a lane. A read that found a
 	// connection at once is not counted.
 	KeyWait, PointWait, ScanWait *measure.Histogram
 }

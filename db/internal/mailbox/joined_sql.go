@@ -9,7 +9,7 @@ import (
 
 // The messages of a conversation, besides its founding one, and those that answer a message,
 // are found by the tables `joined` and `reply`, and behind the watermark as those of a Mecha
-// are (mailbox.go).
+// are (package late).
 
 const (
 	JoinedRange = "SELECT position FROM joined WHERE conversation = ? AND position >= ? AND position < ?"

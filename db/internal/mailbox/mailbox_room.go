@@ -16,7 +16,7 @@ import (
 )
 
 // Mailbox is the room of the mailboxes: which messages a Mecha has received, has sent, and has
-// not acknowledged. It indexes messages late (mailbox.go), and counts the pending ones.
+// not acknowledged. It indexes messages late (package late), and counts the pending ones.
 type Mailbox struct {
 	engine.Quiet
 	w       *engine.Store
@@ -57,6 +57,6 @@ func (m *Mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 	return n, ok
 }
 
-// Unindexed returns how many messages the mailbox tables lack (mailbox.go). Safe for
+// Unindexed returns how many messages the mailbox tables lack (package late). Safe for
 // concurrent use.
 func (m *Mailbox) Unindexed() int { return m.w.Lookups.Late.Missing() }

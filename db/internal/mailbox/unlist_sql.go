@@ -11,7 +11,7 @@ import (
 )
 
 // The rows of removed messages in `received` and `sent` stand on as many pages as there
-// are Mechas. Like those of new messages (mailbox.go), they are not written with each
+// are Mechas. Like those of new messages (package late), they are not written with each
 // transaction: the table `unlisted` gets the messages, and the rows go sorted, many at a
 // time. Meanwhile reads pass over them.
 

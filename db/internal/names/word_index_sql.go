@@ -12,7 +12,7 @@ import (
 // makes up is a new word, and its hash stands anywhere in that table. If every word were
 // indexed with its own transaction, it would change a page of its own, and that was a quarter
 // of what labelled messages wrote. So a server writes this index late, as it does with the
-// mailboxes (mailbox.go), up to the watermark `words_indexed_upto`.
+// mailboxes (package mailbox), up to the watermark `words_indexed_upto`.
 
 // rows inserted, at most, for every new word; a segment is then indexed when a quarter of the next one has come
 const rowsPerNewWord = 4

@@ -65,15 +65,16 @@ type Role int
 
 // The roles of connections.
 const (
-	Watching  Role = iota // reads, and never copies or removes the log: for a file that may be served
-	Creating              // turns an empty file into a database with WAL
-	Writing               // reads and writes
-	Reading               // reads, with a log, which it copies and removes if it closes last
-	Frozen                // reads a file that no process has open, where SQLite can make no log
-	Unindexed             // reads, and keeps the index of the log in memory, for a full disk; the files -wal and -shm must exist
-	Receiving             // writes a copy of another file, without a sync
-	Polling               // reads, and tries locks, but never waits for another process (IsBusy)
-	Copying               // copies the log of a file that another connection of this process writes
+	Watching Role = iota // reads, and never copies or removes the log: for a file that may be served
+	Creating             // turns an empty file into a database with WAL
+	Writing              // reads and writes
+	Reading              // reads, with a log, which it copies and removes if it closes last
+	Frozen               // reads a file that no process has open, where SQLite can make no log
+	// reads, and keeps the index of the log in memory, for a full disk; the files -wal and -shm must exist
+	Unindexed
+	Receiving // writes a copy of another file, without a sync
+	Polling   // reads, and tries locks, but never waits for another process (IsBusy)
+	Copying   // copies the log of a file that another connection of this process writes
 )
 
 // Open opens the file at path, which must exist. The errors are those of SQLite;
@@ -109,7 +110,8 @@ func Open(path string, r Role) (*Conn, error) {
 		}
 	case Creating:
 		// The order matters: each pragma decides how the next writes the first page.
-		if err := c.Script("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
+		if err := c.Script("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; " +
+			"PRAGMA journal_mode = WAL"); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -161,9 +163,10 @@ func dsn(path string, r Role) string {
 	case Unindexed:
 		q.Set("mode", "ro")
 		q.Set("readonly_shm", "1")
+	// MEMORY leaves no journal file; SQLite refuses OFF in defensive mode
 	case Receiving:
-		q.Set("_synchronous", "OFF")                                // the caller syncs the file once, when it is whole
-		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // MEMORY leaves no journal file; SQLite refuses OFF in defensive mode
+		q.Set("_synchronous", "OFF") // the caller syncs the file once, when it is whole
+		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)")
 	}
 	if r == Reading || r == Copying { // Conn.first has these
 		q.Del("_synchronous")
