@@ -269,3 +269,28 @@ func nameOf(i *ast.ImportSpec) string {
 }
 
 var version = regexp.MustCompile(`^v\d+$`)
+
+// The files that comments and pages name are there: by their path or, in a comment, by their name in
+// the same folder.
+func TestFilesThatAreNamedExist(t *testing.T) {
+	named := regexp.MustCompile(`(?:^|[\s(` + "`" + `])((?:(?:cmd|db|http|search|ws)/[\w/]*)?\w+\.go)\b`)
+	check := func(from, dir, text string) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			at := m[1]
+			if !strings.Contains(at, "/") {
+				at = path.Join(dir, at)
+			}
+			if _, err := os.Stat(at); err != nil && !isTakenOff(t, path.Dir(at)) && (dir != "" || strings.Contains(m[1], "/")) {
+				t.Errorf("%s names %s, which does not exist", from, m[1])
+			}
+		}
+	}
+	for _, s := range sources(t) {
+		for _, c := range s.tree.Comments {
+			check(s.file, s.dir, c.Text())
+		}
+	}
+	for _, page := range []string{"schema.sql", "CONTRIBUTING.md", "SECURITY.md"} {
+		check(page, "", read(t, page))
+	}
+}

@@ -20,7 +20,7 @@
 -- `sent`, `joined` and `reply` have all messages; up to the number `words_indexed_upto`,
 -- `word_hash` has all words. `start` is a random mark of the last
 -- start of a server, which its ring of nonces has as well; empty before the first one.
--- `clock` is a time up to which a server has seen the clock go on (db/trust.go).
+-- `clock` is a time up to which a server has seen the clock go on (db/internal/retention/trust.go).
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -259,8 +259,8 @@ CREATE INDEX learner_position ON learner (position);
 -- How often a word of a search and a Mecha that it found went together in an exchange that the
 -- Mecha completed. A row has several words of a Mecha, so that a count changes few rows: those from
 -- `first` on, up to the `first` of the next row. The first row of a Mecha has ''. `words` is how many
--- they are. `counts` has their texts (db/word_page.go), and for each of them a part for each sender
--- (db/shares.go): keyed hashes of its crew and of itself, which differ from word to word and from
+-- they are. `counts` has their texts (db/learning/word_page.go), and for each of them a part for each sender
+-- (db/learning/shares.go): keyed hashes of its crew and of itself, which differ from word to word and from
 -- Mecha to Mecha; a weight in 1/1024; the hour of the last exchange. The table has rowids: without
 -- them SQLite would read the counts of a row wherever it compares its key.
 CREATE TABLE learned (
@@ -273,7 +273,7 @@ CREATE TABLE learned (
 
 -- The times at which writes got positions of later times, because the clock had
 -- been ahead before. There is about one row for each minute of such a time
--- (db/ahead_sql.go).
+-- (db/internal/engine/ahead_sql.go).
 CREATE TABLE clock_ahead (
   position INTEGER PRIMARY KEY,
   at       INTEGER NOT NULL
@@ -293,7 +293,7 @@ CREATE TABLE audit (
   detail  TEXT NOT NULL
 ) STRICT;
 
--- The place of this copy in a log that several copies follow (db/log.go): one row. A file
+-- The place of this copy in a log that several copies follow (package replication): one row. A file
 -- that is its own log has none, and the two tables below are empty. A program without that
 -- log must not change a file with this row.
 CREATE TABLE replica (
@@ -326,7 +326,7 @@ CREATE TABLE entry_nonce (
 
 -- The exchanges that have ended, but are not yet counted in `learned`: messages that named a search.
 -- Each goes within seconds, later only under load. All copies have the same exchanges, but
--- each has packed them in its own way: a row has those of a transaction (db/exchange_sql.go).
+-- each has packed them in its own way: a row has those of a transaction (db/learning/exchange_sql.go).
 -- `position` is that of the receipt that ended the first of them.
 CREATE TABLE exchange (
   position INTEGER PRIMARY KEY,
@@ -336,7 +336,7 @@ CREATE TABLE exchange (
 -- The messages that a Mecha received, in commit order, pending messages before
 -- the others, so that these are found and counted without reading the others.
 -- It is an index of `message`. It is a table, so that the server can write it late
--- and in order: a page then changes once for many messages (db/mailbox.go). A
+-- and in order: a page then changes once for many messages (package mailbox). A
 -- message after `indexed_upto` (see setting) may be missing here, and in the three tables
 -- below.
 CREATE TABLE received (
@@ -371,7 +371,7 @@ CREATE TABLE reply (
 ) STRICT, WITHOUT ROWID;
 
 -- The words by a keyed hash of their texts, in the place of an index of `word.text`. Written late,
--- like `received` (db/late_words.go): a word after `words_indexed_upto` may be missing here.
+-- like `received` (package names): a word after `words_indexed_upto` may be missing here.
 CREATE TABLE word_hash (
   hash INTEGER NOT NULL,
   word INTEGER NOT NULL,
@@ -379,7 +379,7 @@ CREATE TABLE word_hash (
 ) STRICT, WITHOUT ROWID;
 
 -- The removed messages whose rows in `received` (not pending) and `sent` are still to be
--- deleted, many at a time (db/unlist_sql.go). Reads pass over these rows.
+-- deleted, many at a time (db/internal/mailbox/unlist_sql.go). Reads pass over these rows.
 CREATE TABLE unlisted (
   position  INTEGER PRIMARY KEY,
   recipient INTEGER NOT NULL,
@@ -403,7 +403,7 @@ CREATE TABLE key_use (
 
 -- Notes of the messages that were written to sockets, for traces: with which key,
 -- when, which message. A row has all notes since the transaction before, packed
--- (db/push_sql.go).
+-- (db/internal/progress/push_sql.go).
 CREATE TABLE push (
   position INTEGER PRIMARY KEY,
   notes    BLOB NOT NULL

@@ -12,7 +12,7 @@ import (
 // starts the old program then is told to start the new one.
 func TestClusterIsUpdatedOneNodeAfterTheOther(t *testing.T) {
 	notQuick(t)
-	next := buildChanged(t, []change{{"../db/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"}}, "-ldflags", "-X relay/cmd/internal/cli.version=99.0.0")
+	next := buildChanged(t, []change{{"../db/replication/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"}}, "-ldflags", "-X relay/cmd/internal/cli.version=99.0.0")
 	c := newTrio(t)
 	l := c.load(c.nodes[0].issue(trioAddresses(clusterSenders)...))
 	l.calm(200)
@@ -67,7 +67,7 @@ func TestClusterStopsAnOldProgramThatComesBackLate(t *testing.T) {
 	notQuick(t)
 	// The rules come into force although a node is away: as if it had gone, with a new program, just
 	// before it applied them.
-	next := buildChanged(t, []change{{"../db/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"},
+	next := buildChanged(t, []change{{"../db/replication/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"},
 		{"../db/cluster/rules.go", "!p.last.Sure {\n\t\t\treturn 0", "!p.last.Sure {\n\t\t\tcontinue"}})
 	c := newTrio(t)
 	alice := c.nodes[0].issue("alice^trio")[0]

@@ -3,9 +3,8 @@
 // order. Each setting is named, defaulted and explained once, in settings.go; instance.go
 // is the running relay.
 //
-// Beside that: certificates from files (tls.go), what is measured on
-// other addresses (observe.go), the log, in which what repeats is counted (log.go), what
-// warns of an open door (exposure.go), and the two Mechas of --dev.
+// Beside that: certificates from files (tls.go), what is measured on other addresses (observe.go),
+// what warns of an open door (exposure.go), what parts add (part.go), and the two Mechas of --dev.
 package serve
 
 import (

@@ -22,7 +22,7 @@ func (a *audit) checkAddresses() error {
 }
 
 // checkDirectory checks the revisions, by which the search index follows the
-// directory (db/entry_sql.go), and the rows that a removal must have taken away.
+// directory (db/internal/directory/entry_sql.go), and the rows that a removal must have taken away.
 func (a *audit) checkDirectory() error {
 	err := a.ofRows(`SELECT count(*) || ' Mechas have the revision ' || revision FROM mecha GROUP BY revision
 		HAVING count(*) > 1 OR revision <= 0`)

@@ -1,6 +1,6 @@
 package check
 
-// checkLearned checks what discovery has learned (db/learned_sql.go).
+// checkLearned checks what discovery has learned (db/learning/learned_sql.go).
 func (a *audit) checkLearned() error {
 	err := a.ofRows(`SELECT 'what was learned of Mecha ' || mecha || ': ' || reason FROM (SELECT l.mecha, CASE
 		WHEN m.id IS NULL THEN 'there is no such Mecha'

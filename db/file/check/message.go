@@ -40,7 +40,7 @@ func (a *audit) checkPositions() error {
 	return nil
 }
 
-// checkStates compares the columns of each message with each other (db/ack_sql.go
+// checkStates compares the columns of each message with each other (db/internal/progress/ack_sql.go
 // sets them).
 func (a *audit) checkStates() error {
 	return a.ofMessages(reasons("position", `
@@ -74,7 +74,7 @@ func (a *audit) checkConversations() error {
 			WHERE m.conversation IS NOT NULL`))
 }
 
-// checkParticipants checks the rule of join and participates (db/send_sql.go): sender
+// checkParticipants checks the rule of join and participates (db/internal/sending/send_sql.go): sender
 // and recipient of the founding message take part without a row in `participant`, all
 // others have one.
 func (a *audit) checkParticipants() error {

@@ -1,6 +1,6 @@
 package check
 
-// checkDeadlines checks what messages have by their senders' wish (db/send_sql.go).
+// checkDeadlines checks what messages have by their senders' wish (db/internal/sending/send_sql.go).
 func (a *audit) checkDeadlines() error {
 	return a.ofMessages(reasons("position", `
 		WHEN overdue IS NOT NULL AND (overdue <> 1 OR ack_by IS NULL)
@@ -9,7 +9,7 @@ func (a *audit) checkDeadlines() error {
 		WHEN tracestate IS NOT NULL AND traceparent IS NULL THEN 'it has a tracestate without a traceparent'`, "message"))
 }
 
-// checkAttempts checks the table attempt (db/claim_sql.go).
+// checkAttempts checks the table attempt (db/internal/progress/claim_sql.go).
 func (a *audit) checkAttempts() error {
 	return a.ofMessages(reasons("a.message", `
 		WHEN m.position IS NULL THEN 'there is an attempt at it, but it is missing'
@@ -25,7 +25,7 @@ func (a *audit) checkAttempts() error {
 			LEFT JOIN receipt r ON r.position = a.since`))
 }
 
-// checkBroadcasts checks the messages of each broadcast that are still there (db/crew_sql.go).
+// checkBroadcasts checks the messages of each broadcast that are still there (db/internal/sending/crew_sql.go).
 func (a *audit) checkBroadcasts() error {
 	return a.ofMessages(reasons("m.position", `
 		WHEN m.broadcast < 1 THEN 'it is for a crew, but goes to ' || m.broadcast || ' Mechas'
@@ -39,7 +39,7 @@ func (a *audit) checkBroadcasts() error {
 		"message m WHERE m.broadcast IS NOT NULL"))
 }
 
-// checkLimits checks the table conversation_limit (db/limit_sql.go).
+// checkLimits checks the table conversation_limit (db/internal/sending/limit_sql.go).
 func (a *audit) checkLimits() error {
 	counted, err := a.countMessages()
 	if err != nil {

@@ -2,7 +2,7 @@ package check
 
 import "time"
 
-// checkRemoval checks what the removal of messages goes by (db/prune_sql.go): nothing that
+// checkRemoval checks what the removal of messages goes by (db/internal/retention/prune_sql.go): nothing that
 // is left may refer to a row that it could take for unused.
 func (a *audit) checkRemoval() error {
 	last, err := a.Conn.Number("SELECT value FROM setting WHERE name = 'last_position'")
@@ -51,6 +51,6 @@ func (a *audit) checkRemoval() error {
 	return nil
 }
 
-// wordSlack is how far word.used may be behind a use (db/names_sql.go), as a distance of
+// wordSlack is how far word.used may be behind a use (package names), as a distance of
 // positions.
 const wordSlack = int64(time.Hour/time.Millisecond) << 12

@@ -31,7 +31,7 @@ func (a *audit) checkWords() error {
 const wordsTwice = `SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word WHERE id > ?
 	GROUP BY text HAVING count(*) > 1`
 
-// checkWordIndex checks the table `word_hash` (db/late_words.go), and by it that no text has two
+// checkWordIndex checks the table `word_hash` (package names), and by it that no text has two
 // words. Up to the watermark every word must have its row. After it rows may be missing, but none
 // may be wrong.
 func (a *audit) checkWordIndex() error {

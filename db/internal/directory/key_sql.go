@@ -190,7 +190,7 @@ func (d *Directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 		return relay.IssuedKey{}, err
 	}
 	k, err := engine.Administer[*relay.Key](d.w, i)
-	if err == nil && k == nil { // a server has made it (admin.go)
+	if err == nil && k == nil { // a server has made it (package admin)
 		k, err = d.issued(i.ID)
 	}
 	if err != nil {

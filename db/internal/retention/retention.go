@@ -22,7 +22,7 @@ import (
 // little, the pieces. While others write, a piece goes with their transaction, so that it
 // needs no fsync of its own, and a rest follows. While nobody writes, the pieces have
 // transactions of their own. This file decides what is removed when. What the pieces do
-// stands in prune_sql.go, prune_unused_sql.go, unlist_sql.go and space_sql.go.
+// stands in prune_sql.go, prune_unused_sql.go, space_sql.go and package mailbox.
 
 const (
 	runsPerAge  = 24 // runs in the time for which messages are kept

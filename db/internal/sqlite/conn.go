@@ -139,7 +139,8 @@ func dsn(path string, r Role) string {
 		"_synchronous":  {synchronous},
 		"_pragma": {
 			"trusted_schema(0)",
-			"wal_autocheckpoint(0)", // the store copies the log itself, off the commit path (db/checkpoint_sql.go)
+			// the store copies the log itself, off the commit path (db/internal/engine/checkpoint_sql.go)
+			"wal_autocheckpoint(0)",
 			"journal_size_limit(16777216)",
 			"temp_store(2)",
 			"cache_size(" + cacheSize + ")",
