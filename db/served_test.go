@@ -229,3 +229,22 @@ func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// So it is if the folder for temporary files has a long name, too.
+func TestASocketThoughTemporaryFilesAreDeep(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its folder for temporary files is not TMPDIR")
+	}
+	deep := filepath.Join(scratch.Dir(t), strings.Repeat("deep/", 25))
+	if err := os.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", deep)
+	d := openHere(t, func(o *Options) { o.Path, o.Serve = filepath.Join(deep, "relay.db"), true })
+	if err := byCommand(t, d.w.Path, "alice^demo"); err != nil {
+		t.Error(err)
+	}
+	if d.Written() == 0 {
+		t.Error("the command did not write by the server")
+	}
+}

@@ -74,7 +74,11 @@ func short(socket string) (name string, done func(), err error) {
 	if len(socket) <= mostPath {
 		return socket, func() {}, nil
 	}
-	dir, err := os.MkdirTemp("", "relay-")
+	temp, rest := os.TempDir(), len("/relay-1234567890/d/")+len(filepath.Base(socket))
+	if len(temp)+rest > mostPath && len("/tmp")+rest <= mostPath {
+		temp = "/tmp" // TMPDIR is long, too
+	}
+	dir, err := os.MkdirTemp(temp, "relay-")
 	if err != nil {
 		return "", nil, err
 	}
