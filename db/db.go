@@ -1,7 +1,5 @@
-// Package db is the relay's store: it applies writes to one SQLite file and reads it. This package
-// is its door: it opens the file, puts the rooms together and embeds them, so that what they do is a
-// method of DB. The words (addresses, messages, keys, errors) and the writes themselves are in
-// package relay. Package file opens, checks and copies the file as a whole.
+// Package db is the relay's store, by its door: it opens the SQLite file, puts the rooms together and
+// embeds them, so that what they do is a method of DB. The words and the writes are in package relay.
 //
 // # Writing
 //
@@ -12,9 +10,8 @@
 // concurrent senders share an fsync. A refused write changes nothing and does not affect the other
 // jobs of its transaction.
 //
-// A job is a write or a chore. Writes have places in the shared order: the same writes in the same
-// order make the same store. A chore writes rows that are local to this process, such as the answer
-// to a search, and has no place in that order.
+// A job is a write or a chore. The same writes in the same order make the same store. A chore writes
+// rows that are local to this process, such as the answer to a search, and has no place in that order.
 //
 // A room is what the store has for one noun: its rows, its caches, its kinds of writes, its own work,
 // such as the expiry of messages. The writer knows rooms by their hooks alone (engine.Room).
