@@ -91,8 +91,8 @@ func writesOfTheStore(t *testing.T) []string {
 	var files []string
 	for _, rooms := range []string{"../*_sql.go", "../internal/*/*_sql.go", "../learning/*_sql.go"} {
 		some, err := filepath.Glob(rooms)
-		if err != nil || len(some) == 0 {
-			t.Fatal(some, err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		files = append(files, some...)
 	}
