@@ -94,7 +94,7 @@ func rings(t *testing.T) map[string][]string {
 	return all
 }
 
-// libraries returns the folders that rings alone may stand on, as cmd/rings.go lists them.
+// libraries returns the folders that only rings may import. cmd/rings.go lists them.
 func libraries(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(ringsFile)

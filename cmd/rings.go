@@ -5,7 +5,7 @@ package cmd
 // A comment behind the line, as in "with ws/feed", names further folders, and files. Without them the
 // rest builds.
 //
-// Rings alone may stand on these libraries, which go with the last ring:
+// Only rings may import these libraries. They are removed with the last ring:
 //
 //	cmd/child
 //	cmd/internal/remote

@@ -58,8 +58,9 @@ func isGone(err error) bool {
 		relay.ErrorCode(err) == relay.ShuttingDown
 }
 
-// again makes a write by whoever has the file now, since its server is gone. perhaps says that the
-// server may have made it: then it is made again only if that does no harm.
+// again repeats a write after the server of the file has gone. The next server makes it; without one,
+// this process does. If the first server may have made the write (perhaps), again repeats only writes
+// that may be made twice.
 func (h *handover) again(j engine.Job, perhaps bool) {
 	next, err := h.successor()
 	write := j.Shared()

@@ -43,7 +43,7 @@ func TestCommandsWaitForEachOther(t *testing.T) {
 	}
 	var commands sync.WaitGroup
 	var mu sync.Mutex
-	done := 0
+	done, tried, ended := 0, make(chan struct{}, 100), make(chan struct{})
 	for i := range 20 {
 		commands.Go(func() {
 			for n := range 5 {
@@ -55,9 +55,14 @@ func TestCommandsWaitForEachOther(t *testing.T) {
 					t.Error(err)
 				}
 				mu.Unlock()
+				tried <- struct{}{}
 			}
 		})
 	}
+	go func() {
+		commands.Wait()
+		close(ended)
+	}()
 	for range 5 {
 		d, err := Open(Options{Path: path, Schema: schema, Serve: true})
 		for errors.Is(err, admin.ErrServed) { // the commands were always faster
@@ -67,12 +72,18 @@ func TestCommandsWaitForEachOther(t *testing.T) {
 			t.Error(err)
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
+		for len(tried) > 0 {
+			<-tried
+		}
+		select { // a command has ended beside the server
+		case <-tried:
+		case <-ended:
+		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	commands.Wait()
+	<-ended
 	d := openHere(t, func(o *Options) { o.Path = path })
 	if n := scalar(t, d, "SELECT count(*) FROM mecha_key"); n != int64(done) || done == 0 {
 		t.Errorf("%d keys, and %d commands that made one", n, done)

@@ -2,16 +2,17 @@
 // file, over which the command hands its writes and questions, and the server gives their
 // outcomes. It knows nothing of what a write or a question is.
 //
-// Only who may write the file may open the socket (on Windows, which has such sockets since
-// 2018, the rights of the folder decide). Besides, the command must name a greeting that both
-// have from the file. So nobody writes who cannot read the file, and nobody to the server of
-// another file.
+// Only a user who may write the file may open the socket. On Windows, which has had such sockets
+// since 2018, the rights of the folder decide. The command must also send a greeting that only
+// readers of this file know. So nobody can write without reading the file, and no command can
+// reach the server of another file.
 //
-// The command sends a version and the greeting, which the server answers by a line for 0. Then
-// it sends each request after its length: 'w' and a write, or 'q' and a question. The server
-// answers each by lines of JSON, in the order in which it learns the outcomes; those before the
-// last one of a question tell how far it has come. When a server ends a connection by itself, a
-// further line for 0 says why: what has no outcome by then was not taken.
+// A command sends the version of the protocol and the greeting. The server answers with a line of
+// JSON whose n is 0. Then the command sends its requests: the length, then 'w' and a write, or 'q'
+// and a question. The server answers each request with a line of JSON, as soon as it knows the
+// outcome. Before the last line of a question, other lines report its progress. If the server closes
+// the connection, it first sends a second line whose n is 0, with the reason. Requests that have no
+// outcome by then were not carried out.
 package admin
 
 import (
@@ -157,35 +158,44 @@ func (s *Server) Serve(h Handler) {
 }
 
 func (s *Server) accept() {
-	for {
+	for s.ctx.Err() == nil {
 		c, err := s.listener.Accept()
-		switch {
-		case s.ctx.Err() != nil:
-			if err == nil {
-				c.Close()
+		if err != nil { // such as too many open files, or the end of the listener
+			if s.ctx.Err() == nil {
+				s.handler.Fault(err)
 			}
-			return
-		case err != nil: // such as too many open files
-			s.handler.Fault(err)
 			select {
 			case <-time.After(again):
 			case <-s.ctx.Done():
 			}
 			continue
 		}
-		s.mu.Lock()
-		full := len(s.conns) >= mostConns
-		if !full {
-			s.conns[c] = true
-		}
-		s.mu.Unlock()
-		if full {
-			s.end(c, relay.Errorf(relay.Overloaded, "%d commands speak to the relay at the same time, and there can be no more",
-				mostConns))
+		if err := s.admit(c); err != nil {
+			s.end(c, err)
 			continue
 		}
 		s.wg.Go(func() { s.serve(c) })
 	}
+}
+
+// admit notes a connection, which Close then ends. Errors: Overloaded; ShuttingDown, if Close
+// has been called, and might not see it.
+func (s *Server) admit(c net.Conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ctx.Err() != nil:
+		return errStops()
+	case len(s.conns) >= mostConns:
+		return relay.Errorf(relay.Overloaded, "%d commands speak to the relay at the same time, and there can be no more",
+			mostConns)
+	}
+	s.conns[c] = true
+	return nil
+}
+
+func errStops() error {
+	return relay.Errorf(relay.ShuttingDown, "the relay that serves the file stops; nothing was done")
 }
 
 // end ends a connection, and says why.
@@ -230,7 +240,7 @@ func (s *Server) serve(c net.Conn) {
 	<-written
 	switch {
 	case s.ctx.Err() != nil:
-		err = relay.Errorf(relay.ShuttingDown, "the relay that serves the file stops; nothing was done")
+		err = errStops()
 	case err != io.EOF:
 		err = relay.Errorf(relay.InvalidRequest, "%s", err)
 	default: // the command has ended it
