@@ -68,6 +68,9 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	d.w.Enqueue(j, 0)
 }
 
+// StatusQuestion asks a server for Options.Status (admin.Client.Ask).
+const StatusQuestion = `{"Status":true}`
+
 // An errand is the question of a command, in JSON: one of these.
 type errand struct {
 	Status bool // Options.Status

@@ -108,7 +108,7 @@ type Options struct {
 	// after ctx has ended, with its error.
 	Seen func(ctx context.Context, number uint64) error
 
-	// Status gives a JSON object that tells the state of the log, for commands (LogStatus);
+	// Status gives a JSON object that tells the state of the log, for commands (StatusQuestion);
 	// nil: there is none. Any goroutine may call it.
 	Status func(ctx context.Context) (json.RawMessage, error)
 

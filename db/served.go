@@ -115,7 +115,7 @@ func Prune(ctx context.Context, path, schema string, before time.Time, say func(
 	if err != nil {
 		return PruneResult{}, err
 	}
-	want := errand{Errand: retention.Errand{Before: relay.PositionAt(before)}}
+	want := retention.Errand{Before: relay.PositionAt(before)}
 	so, err := carryOut(ctx, path, schema, want, func(so retention.SoFar) { say(pruned(so)) })
 	return pruned(so), err
 }
@@ -133,7 +133,7 @@ func Compact(ctx context.Context, o file.CompactOptions) (r file.CompactResult, 
 	if before.NoRoom = r.NoRoom; err != nil || before.Free == 0 {
 		return before, err
 	}
-	want := errand{Errand: retention.Errand{Unused: before.Free}}
+	want := retention.Errand{Unused: before.Free}
 	_, err = carryOut(ctx, before.Path, o.Schema, want, func(so retention.SoFar) {
 		if o.Progress != nil {
 			o.Progress("compacting", so.Given, before.Free)
@@ -147,7 +147,7 @@ func Compact(ctx context.Context, o file.CompactOptions) (r file.CompactResult, 
 // carryOut has the server of the file at path do an errand; or, if nobody serves the file, serves
 // it meanwhile.
 func carryOut(
-	ctx context.Context, path, schema string, want errand, say func(retention.SoFar),
+	ctx context.Context, path, schema string, want retention.Errand, say func(retention.SoFar),
 ) (so retention.SoFar, err error) {
 	d, err := Open(Options{Path: path, Schema: schema, Serve: true, MaxNonces: 1, ClockSkew: relay.MaxClockSkew})
 	if errors.Is(err, admin.ErrServed) {
@@ -156,7 +156,7 @@ func carryOut(
 	if err != nil {
 		return so, err
 	}
-	so, err = d.Retention.Work(ctx, want.Errand, say)
+	so, err = d.Retention.Work(ctx, want, say)
 	for err == nil && d.Retention.IsAsked() && ctx.Err() == nil && d.Failed() == nil {
 		time.Sleep(10 * time.Millisecond) // other commands have asked this one meanwhile
 	}
@@ -165,9 +165,18 @@ func carryOut(
 
 // askServer has the server of the file at path do an errand.
 func askServer(
-	ctx context.Context, path string, want errand, say func(retention.SoFar),
+	ctx context.Context, path string, want retention.Errand, say func(retention.SoFar),
 ) (so retention.SoFar, err error) {
-	text, err := ask(ctx, path, want, func(text json.RawMessage) {
+	question, err := json.Marshal(errand{Errand: want})
+	if err != nil {
+		return so, err
+	}
+	server, err := admin.NewClient(path)
+	if err != nil {
+		return so, err
+	}
+	defer server.Close()
+	text, err := server.Ask(ctx, question, func(text json.RawMessage) {
 		var now retention.SoFar
 		if json.Unmarshal(text, &now) == nil {
 			say(now)
@@ -183,27 +192,4 @@ func askServer(
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	return so, err
-}
-
-func ask(ctx context.Context, path string, want errand, say func(json.RawMessage)) (json.RawMessage, error) {
-	question, err := json.Marshal(want)
-	if err != nil {
-		return nil, err
-	}
-	server, err := admin.NewClient(path)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Close()
-	return server.Ask(ctx, question, say)
-}
-
-// LogStatus asks the server of the file at path for the status of its log (Options.Status).
-// Errors: admin.ErrNoServer and admin.ErrEnded, that of ctx, and those of opening the file.
-func LogStatus(ctx context.Context, path string) (json.RawMessage, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	return ask(ctx, path, errand{Status: true}, nil)
 }

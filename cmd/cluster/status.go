@@ -74,7 +74,12 @@ func (a *app) printStatus(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	text, err := db.LogStatus(ctx, a.DBPath)
+	server, err := admin.NewClient(a.DBPath)
+	if err != nil {
+		return cli.Plain(err)
+	}
+	defer server.Close()
+	text, err := server.Ask(ctx, []byte(db.StatusQuestion), nil)
 	if errors.Is(err, admin.ErrNoServer) {
 		return a.printStopped(at)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
@@ -24,8 +25,8 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 		t.Errorf("an Inspector leads to the writer: Inspector%s", at)
 	}
 	writes := writesOfTheStore(t)
-	d := open(t)
-	issue(t, d, "alice^demo")
+	d := dbtest.Open(t)
+	dbtest.Issue(t, d, "alice^demo")
 	for _, served := range []bool{true, false} {
 		if !served {
 			if err := d.Close(); err != nil {

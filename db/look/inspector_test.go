@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/dbtest"
 	"relay/db/internal/engine"
 	"relay/db/look"
 )
 
 // A read goes on while another one takes long.
 func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
-	d := open(t)
+	d := dbtest.Open(t)
 	in, err := look.Inspect(d.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 
 // After Close, a read is refused.
 func TestAClosedInspectorRefuses(t *testing.T) {
-	in, err := look.Inspect(open(t).Path())
+	in, err := look.Inspect(dbtest.Open(t).Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/dbtest"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
@@ -17,8 +18,8 @@ import (
 // and those that come later do not count.
 func TestStatsReadInSeveralViews(t *testing.T) {
 	t.Cleanup(look.ShortViews())
-	d := open(t)
-	alice, bob := issue(t, d, "alice^demo"), issue(t, d, "bob^demo")
+	d := dbtest.Open(t)
+	alice, bob := dbtest.Issue(t, d, "alice^demo"), dbtest.Issue(t, d, "bob^demo")
 	nonce := relay.NonceHash(0)
 	send := func() relay.MessageID {
 		t.Helper()
@@ -91,9 +92,9 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 // The row of a removed Mecha can go with its last message while messages are counted. It has its
 // address in the figures all the same.
 func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
-	d := open(t)
-	alice := issue(t, d, "alice^demo")
-	issue(t, d, "bob^demo")
+	d := dbtest.Open(t)
+	alice := dbtest.Issue(t, d, "alice^demo")
+	dbtest.Issue(t, d, "bob^demo")
 	m := &relay.SendMessage{At: time.Now(), Key: alice.Number, To: "bob^demo", Payload: []byte(`{}`), Nonce: 1}
 	if err := m.Validate(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/look/survey"
 	"relay/db/relay"
@@ -12,7 +13,7 @@ import (
 
 // The spans of an Activity are those of all events, however few rows it looks at in one turn.
 func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
-	s := open(t)
+	s := dbtest.Open(t)
 	now := time.Now()
 	k, err := s.Issue(&relay.IssueKey{At: now.Add(-time.Hour), Address: "alice^demo"})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/look/survey"
 	"relay/db/relay"
@@ -16,7 +17,7 @@ import (
 // tables have them or not. If a Mecha has more than its share, they are the least that there are.
 func TestAnOverviewCountsWhatWaits(t *testing.T) {
 	for _, serve := range []bool{false, true} {
-		d := open(t, func(o *db.Options) { o.Serve = serve })
+		d := dbtest.Open(t, func(o *db.Options) { o.Serve = serve })
 		issue := func(a relay.Address) relay.IssuedKey { // before the first message
 			t.Helper()
 			k, err := d.Issue(&relay.IssueKey{At: time.Now().Add(-2 * time.Hour), Address: a})
@@ -122,8 +123,8 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 
 // To look for no push at all tells where the pushes end, so that later ones can be read from there.
 func TestNoPushesEndWhereAllDo(t *testing.T) {
-	d := open(t)
-	k := issue(t, d, "alice^demo")
+	d := dbtest.Open(t)
+	k := dbtest.Issue(t, d, "alice^demo")
 	in, err := look.Inspect(d.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func TestNoPushesEndWhereAllDo(t *testing.T) {
 	}
 	for range 3 {
 		d.Pushed(k.Number, time.Now(), []relay.Position{1})
-		issue(t, d, relay.Address(fmt.Sprintf("m%d^demo", time.Now().UnixNano()))) // a transaction, which takes the note with it
+		dbtest.Issue(t, d, relay.Address(fmt.Sprintf("m%d^demo", time.Now().UnixNano()))) // a transaction, which takes the note with it
 	}
 	_, all, err := (survey.Inspector{Inspector: in}).NewestPushes(10)
 	if err != nil || all == 0 {

@@ -1,22 +1,21 @@
 package survey
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"relay/db/file"
-	"relay/db/internal/engine"
-	"relay/db/internal/messages"
+	"relay/db/dbtest"
 	"relay/db/look"
-	"relay/db/scratch"
 )
 
 // What a console shows of all Mechas, and of the newest events, is read by ranges of an index, so
 // that it costs what it shows. Nothing is sorted but what was just read.
 func TestTheConsoleReadsRanges(t *testing.T) {
-	in := inspect(t)
+	in, err := look.Inspect(dbtest.Open(t).Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	number := int64(1)
 	for _, q := range []struct {
 		name, text string
@@ -50,7 +49,7 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 		{"not indexed", countUnindexed, []any{number, number}, []string{"SEARCH m USING INTEGER PRIMARY KEY (rowid>?)", "SEARCH f USING PRIMARY KEY (mecha=? AND open=? AND position=?)"}},
 		{"profiles", profilesAfter(""), []any{"", number}, []string{"SEARCH m USING INDEX sqlite_autoindex_mecha_1 (address>?)"}},
 	} {
-		plan := explain(t, in, q.text, q.args)
+		plan := dbtest.Plan(t, in, q.text, q.args...)
 		for _, want := range q.want {
 			if !strings.Contains(plan, want) {
 				t.Errorf("%s: the plan lacks %q:\n%s", q.name, want, plan)
@@ -66,51 +65,4 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 			}
 		}
 	}
-}
-
-// inspect opens a store that is empty.
-func inspect(t *testing.T) *look.Inspector {
-	t.Helper()
-	schema, err := os.ReadFile("../../../schema.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(scratch.Dir(t), "relay.db")
-	if err := file.Create(path); err != nil {
-		t.Fatal(err)
-	}
-	c, err := file.OpenCurrent(path, string(schema))
-	if err == nil {
-		err = c.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := look.Inspect(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close() })
-	return in
-}
-
-// explain returns SQLite's plan of a query, a line for each step.
-func explain(t *testing.T, in *look.Inspector, text string, args []any) string {
-	t.Helper()
-	var b strings.Builder
-	err := in.Point(t.Context(), func(x *engine.Rx) error {
-		text, err := messages.WithFailed(x, text)
-		if err != nil {
-			return err
-		}
-		r := x.C.Query("EXPLAIN QUERY PLAN "+text, args...)
-		for r.Next() {
-			b.WriteString(r.Text(3) + "\n")
-		}
-		return r.Close()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
 }
