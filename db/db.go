@@ -1,5 +1,5 @@
-// Package db is the relay's store, by its door: it opens the SQLite file, puts the rooms together and
-// embeds them, so that what they do is a method of DB. The words and the writes are in package relay.
+// Package db is the door to the relay's store. It opens the SQLite file and embeds the rooms, so that
+// their methods are methods of DB. Messages, keys and the writes themselves are in package relay.
 //
 // # Writing
 //
