@@ -9,6 +9,7 @@ package cmd
 //
 //	cmd/child
 //	cmd/internal/remote
+//	db/look/backlog
 //	http/client
 import (
 	_ "relay/cmd/a2a/ring"

@@ -7,13 +7,18 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
+	"relay/db/look"
+	"relay/db/look/backlog"
 	"relay/db/measure"
 	"relay/db/relay"
 	"relay/http/console"
 )
 
 // live tells a console what only the server knows. It implements console.Live.
-type live struct{ *serve.Running }
+type live struct {
+	*serve.Running
+	store *look.Inspector
+}
 
 func (l *live) Online(id relay.MechaNumber) bool { return l.Hub.Online(id) }
 
@@ -33,7 +38,7 @@ func (l *live) Vitals() (v console.Vitals) {
 	v.IndexReady, v.IndexMechas, v.IndexLag = p.Ready, p.Entries, -1
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if lag, err := l.DB.IndexLag(ctx, p.Revision); err == nil {
+	if lag, err := backlog.IndexLag(ctx, l.store, p.Revision, time.Now()); err == nil {
 		v.IndexLag = lag
 	}
 	for _, h := range []struct {

@@ -133,7 +133,7 @@ func (p *part) start(r *serve.Running) error {
 	if secure {
 		scheme, l = "https", tls.NewListener(l, r.TLS)
 	}
-	config := console.Config{Store: survey.Inspector{Inspector: store}, Live: &live{r}, Search: r.Index.Search,
+	config := console.Config{Store: survey.Inspector{Inspector: store}, Live: &live{r, store}, Search: r.Index.Search,
 		Upgrade: ws.Feed, Logger: r.Log, Password: p.password, TLS: secure, Version: cli.BuildVersion().Version,
 		Name: store.Name(consoleName)}
 	if p.operator != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"relay/db"
+	"relay/db/look/backlog"
 	relayhttp "relay/http"
 	"relay/search"
 	"relay/ws"
@@ -42,7 +43,7 @@ type Metrics struct {
 
 // New makes the metrics of a relay, with those of the Go runtime and of the process.
 func New(s Sources) *Metrics {
-	m := &Metrics{sources: s, slow: newSlowCounts(s.DB), registry: prometheus.NewRegistry(),
+	m := &Metrics{sources: s, slow: newSlowCounts(s.DB.Path()), registry: prometheus.NewRegistry(),
 		scrapes: make(turns, mostScrapes), rendered: make(turns, mostRendered)}
 	m.registry.MustRegister(m, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -52,7 +53,7 @@ func New(s Sources) *Metrics {
 // Handler answers scrapes (scrape.go).
 func (m *Metrics) Handler() http.Handler { return http.HandlerFunc(m.scrape) }
 
-// Close waits for the counting that a scrape has begun. The store must still be open.
+// Close waits for the counting that a scrape has begun.
 func (m *Metrics) Close() { m.slow.close() }
 
 // Describe implements prometheus.Collector.
@@ -140,7 +141,7 @@ func (m *Metrics) collectSlow(c collected) {
 	if !known {
 		return // the first count is under way: there is no number yet
 	}
-	for i, age := range db.PendingAges {
+	for i, age := range backlog.Ages {
 		c.gauge(pendingMessages, float64(pending.Older[i]), ageName(age))
 	}
 	c.gauge(pendingOldest, pending.Oldest.Seconds())

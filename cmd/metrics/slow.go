@@ -5,19 +5,21 @@ import (
 	"sync"
 	"time"
 
-	"relay/db"
+	"relay/db/look"
+	"relay/db/look/backlog"
 )
 
 // slowCounts are the counts for which the store reads many rows. They are made beside
 // the scrapes: a scrape gets the latest one, and begins the next if that is due.
 type slowCounts struct {
-	db   *db.DB
+	path string // of the file
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
-	pending db.Pending
+	file    *look.Inspector // nil: it was not opened yet
+	pending backlog.Pending
 	known   bool          // the latest count has not failed
 	next    time.Time     // when a scrape may begin the next count
 	ended   chan struct{} // closed when the count under way has ended; nil: none is
@@ -31,21 +33,37 @@ const (
 	lagTimeout = 2 * time.Second
 )
 
-func newSlowCounts(d *db.DB) *slowCounts {
-	s := &slowCounts{db: d}
+func newSlowCounts(path string) *slowCounts {
+	s := &slowCounts{path: path}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-// lag gives the lag of the search index, which has applied a revision.
-func (s *slowCounts) lag(revision int64) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, lagTimeout)
-	defer cancel()
-	return s.db.IndexLag(ctx, revision)
+// inspect returns what reads the file. If it cannot be opened, as on a full disk, the next scrape tries again.
+func (s *slowCounts) inspect() (*look.Inspector, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil || s.closed {
+		return s.file, s.ctx.Err()
+	}
+	var err error
+	s.file, err = look.Inspect(s.path)
+	return s.file, err
 }
 
-// get gives the pending messages; known is false before the first count, and if the latest one has failed.
-func (s *slowCounts) get() (pending db.Pending, known bool) {
+// lag returns the lag of the search index, which has applied a revision.
+func (s *slowCounts) lag(revision int64) (time.Duration, error) {
+	file, err := s.inspect()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, lagTimeout)
+	defer cancel()
+	return backlog.IndexLag(ctx, file, revision, time.Now())
+}
+
+// get returns the pending messages; known is false before the first count, and if the latest one has failed.
+func (s *slowCounts) get() (pending backlog.Pending, known bool) {
 	if ended := s.begin(); ended != nil {
 		wait := time.NewTimer(countWait)
 		defer wait.Stop()
@@ -59,7 +77,7 @@ func (s *slowCounts) get() (pending db.Pending, known bool) {
 	return s.pending, s.known
 }
 
-// begin begins a count if it is due. It gives the channel of the count under way, nil if
+// begin begins a count if it is due. It returns the channel of the count under way, nil if
 // there is none.
 func (s *slowCounts) begin() chan struct{} {
 	s.mu.Lock()
@@ -73,7 +91,11 @@ func (s *slowCounts) begin() chan struct{} {
 
 func (s *slowCounts) count() {
 	began := time.Now()
-	p, err := s.db.CountPending(s.ctx)
+	file, err := s.inspect()
+	var p backlog.Pending
+	if err == nil {
+		p, err = backlog.CountPending(s.ctx, file, began)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending, s.known = p, err == nil // an older count might be wrong by now
@@ -88,4 +110,7 @@ func (s *slowCounts) close() {
 	s.mu.Unlock()
 	s.stop()
 	s.wg.Wait()
+	if s.file != nil {
+		s.file.Close()
+	}
 }
