@@ -29,20 +29,27 @@ func (d *doom) Board(*engine.Tx) error {
 	return errPoison
 }
 
-// If a transaction fails as a whole, nothing of what it knew is remembered: not
-// that a key was revoked, nor how many messages wait, nor who may write. Nobody is told of its messages.
-func TestATransactionThatFailedIsForgotten(t *testing.T) {
+// openDoomed opens a store, and returns a chore that has its transaction fail.
+func openDoomed(t *testing.T, path string) (*DB, *doom) {
+	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fails := &doom{}
-	d, err := open(Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, MaxPending: 3},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 3},
 		func(d *DB) { d.w.Add(fails) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
+	return d, fails
+}
+
+// If a transaction fails as a whole, nothing of what it knew is remembered: not
+// that a key was revoked, nor how many messages wait, nor who may write. Nobody is told of its messages.
+func TestATransactionThatFailedIsForgotten(t *testing.T) {
+	d, fails := openDoomed(t, filepath.Join(t.TempDir(), "relay.db"))
 	var announced []relay.MessageID
 	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
@@ -94,5 +101,46 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 10})
 	if err != nil || len(p.Messages) != len(told) || !slices.Equal(announced, told) {
 		t.Errorf("%d messages in the store, listeners were told of %v, senders of %v (%v)", len(p.Messages), announced, told, err)
+	}
+}
+
+// A word is removed some time after its last use. So a use that was rolled back does not count as
+// written: the next one is.
+func TestTheUseOfAWordThatFailedIsForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	d, _ := openDoomed(t, path)
+	k := mustIssue(t, d, "a^b")
+	if _, err := d.Send(message(k, "a^b", `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.wait(chored(func(t *engine.Tx) error { return t.C.Exec("UPDATE word SET used = 0") })); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, fails := openDoomed(t, path) // it does not remember when a word was used
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.wait(b)
+	<-b.entered
+	failed := make(chan error, 2)
+	engine.Then(d.w, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { failed <- err })
+	d.w.Submit(fails, 0, func(err error) { failed <- err })
+	close(b.release)
+	for range 2 {
+		if err := <-failed; !errors.Is(err, errPoison) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Send(message(k, "a^b", `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	var unused int64
+	err := d.wait(chored(func(t *engine.Tx) (err error) {
+		unused, err = t.C.Number("SELECT count(*) FROM word WHERE used = 0 AND id IN (SELECT type FROM message)")
+		return err
+	}))
+	if err != nil || unused != 0 {
+		t.Errorf("%d words of messages count as unused, %v", unused, err)
 	}
 }
