@@ -104,13 +104,18 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	}
 }
 
-// A word is removed some time after its last use. So a use that was rolled back does not count as
-// written: the next one is.
-func TestTheUseOfAWordThatFailedIsForgotten(t *testing.T) {
+// A word is removed some time after its last use, and who takes part in a conversation may read it.
+// What a transaction wrote of both and lost does not count as written: the next message writes it.
+func TestWhatAFailedTransactionWroteIsWrittenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.db")
 	d, _ := openDoomed(t, path)
-	k := mustIssue(t, d, "a^b")
-	if _, err := d.Send(message(k, "a^b", `{}`)); err != nil {
+	a, b := mustIssue(t, d, "a^b"), mustIssue(t, d, "b^b")
+	from := func(k *relay.Key) *relay.SendMessage {
+		m := message(k, "a^b", `{}`)
+		m.Conversation = "label"
+		return m
+	}
+	if _, err := d.Send(from(a)); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.wait(chored(func(t *engine.Tx) error { return t.C.Exec("UPDATE word SET used = 0") })); err != nil {
@@ -120,27 +125,29 @@ func TestTheUseOfAWordThatFailedIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, fails := openDoomed(t, path) // it does not remember when a word was used
-	b := block{make(chan struct{}), make(chan struct{})}
-	go d.wait(b)
-	<-b.entered
+	held := block{make(chan struct{}), make(chan struct{})}
+	go d.wait(held)
+	<-held.entered
 	failed := make(chan error, 2)
-	engine.Then(d.w, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { failed <- err })
+	engine.Then(d.w, from(b), func(_ relay.Sent, err error) { failed <- err })
 	d.w.Submit(fails, 0, func(err error) { failed <- err })
-	close(b.release)
+	close(held.release)
 	for range 2 {
 		if err := <-failed; !errors.Is(err, errPoison) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.Send(message(k, "a^b", `{}`)); err != nil {
+	if _, err := d.Send(from(b)); err != nil {
 		t.Fatal(err)
 	}
-	var unused int64
+	var unused, participants int64
 	err := d.wait(chored(func(t *engine.Tx) (err error) {
-		unused, err = t.C.Number("SELECT count(*) FROM word WHERE used = 0 AND id IN (SELECT type FROM message)")
+		if unused, err = t.C.Number("SELECT count(*) FROM word WHERE used = 0 AND id IN (SELECT type FROM message)"); err == nil {
+			participants, err = t.C.Number("SELECT count(*) FROM participant")
+		}
 		return err
 	}))
-	if err != nil || unused != 0 {
-		t.Errorf("%d words of messages count as unused, %v", unused, err)
+	if err != nil || unused != 0 || participants != 2 {
+		t.Errorf("%d words of messages count as unused; %d take part; %v", unused, participants, err)
 	}
 }
