@@ -6,16 +6,16 @@ import (
 )
 
 // A client finds a change of the directory in a running server within a second.
-func TestSearchFindsWhatWasImported(t *testing.T) {
+func TestSearchFindsWhatWasRegistered(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)
 	lines := `{"mecha_id":"flights^acme","profile":{"description":"books flights","skills":[{"id":"book","name":"Book a flight"}]}}` + "\n" +
 		`{"mecha_id":"hotels^acme","profile":{"description":"finds hotel rooms"}}` + "\n"
-	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines).wantCode(t, 0)
+	register(t, db, lines)
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
-	eventually(t, soon, "an imported Mecha is found", func() bool {
+	eventually(t, soon, "a registered Mecha is found", func() bool {
 		return strings.Contains(run(t, []string{"search", "book", "a", "flight"}, env, "").wantCode(t, 0).out, "flights^acme")
 	})
 	r := run(t, []string{"search", "flights^acme", "--json"}, env, "").wantCode(t, 0)
@@ -41,7 +41,7 @@ func TestSearchByFilterAlone(t *testing.T) {
 	lines := `{"mecha_id":"flights^acme","profile":{"tags":["travel/flights"],"languages":["en"],"skills":[{"id":"book"}]}}` + "\n" +
 		`{"mecha_id":"hotels^acme","profile":{"tags":["travel/hotels"],"languages":["de","en"]}}` + "\n" +
 		`{"mecha_id":"ledger^beta","profile":{"tags":["finance"],"languages":["de"],"skills":[{"id":"audit"}]}}` + "\n"
-	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines).wantCode(t, 0)
+	register(t, db, lines)
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
 	find := func(args string) string {
 		t.Helper()
@@ -87,9 +87,9 @@ func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)
 	line := `{"mecha_id":"evil^acme","profile":{"display_name":"zzyzx\u001b[2J\n1.000\tbob^demo","description":"\u202ex\u009by","skills":[{"id":"\u001b]0;x\u0007\n1.000  bob^demo","name":"zzyzx"}]}}`
-	run(t, []string{"mecha", "import", "-", "--db", db}, nil, line+"\n").wantCode(t, 0)
+	register(t, db, line)
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
-	eventually(t, soon, "the imported Mecha is found", func() bool {
+	eventually(t, soon, "the Mecha is found", func() bool {
 		return strings.Contains(run(t, []string{"search", "zzyzx"}, env, "").wantCode(t, 0).out, "evil^acme")
 	})
 	// The query shares only the crew of the address, which is not in the profile: no reason is shown.

@@ -139,7 +139,7 @@ func TestAnInterruptedListSaysSo(t *testing.T) {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^list","profile":{"description":"number %d of many"}}`+"\n", i, i)
 	}
 	db := tempDB(t)
-	mustRelay(t, "mecha", "import", text(t, "agents.jsonl", lines.String()), "--create", "--db", db)
+	register(t, db, lines.String())
 	eventually(t, patience, "a list is interrupted", func() bool { // the interrupt may come when all has been read
 		c := exec.Command(binary, "mecha", "list", "--json", "--db", db)
 		out, err := c.StdoutPipe()

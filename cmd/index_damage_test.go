@@ -66,7 +66,7 @@ func makeDamageable(t *testing.T) {
 	for i := range damagedMechas() {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^damage","profile":{"description":"knows the number%d and the weather"}}`+"\n", i, i)
 	}
-	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines.String()).wantCode(t, 0)
+	register(t, db, lines.String())
 	s := startProcess(t, db)
 	s.wantAllFound(keys[0])
 	if code := s.terminate(); code != 0 {

@@ -23,7 +23,8 @@ import (
 	_ "relay/cmd/console" // with http/console db/look/survey
 	_ "relay/cmd/demo"
 	_ "relay/cmd/documents" // with http/documents http/client/documents_test.go ws/documents_test.go
-	_ "relay/cmd/learning"  // with db/learning search/learned http/learning_test.go
+	_ "relay/cmd/imports"
+	_ "relay/cmd/learning" // with db/learning search/learned http/learning_test.go
 	_ "relay/cmd/man"
 	_ "relay/cmd/mcp/ring"
 	_ "relay/cmd/metrics/ring"

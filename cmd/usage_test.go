@@ -90,7 +90,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		{"key list a^b c^d", "relay key list"}, {"key list nobody", "relay key list"},
 		{"key revoke", "relay key revoke"}, {"key rotate", "relay key rotate"}, {"key rotate key_x --overlap never", "relay key rotate"},
 		{"mecha nonsense", "relay mecha"}, {"mecha list a^b", "relay mecha list"}, {"mecha show nobody", "relay mecha show"},
-		{"mecha remove", "relay mecha remove"}, {"mecha profile nonsense", "relay mecha profile"}, {"mecha import", "relay mecha import"},
+		{"mecha remove", "relay mecha remove"}, {"mecha profile nonsense", "relay mecha profile"},
 		{"serve now", "relay serve"}, {"serve --max-body=much", "relay serve"}, {"serve --max-pending=-1", "relay serve"},
 		{"serve --clock-skew 16m", "relay serve"}, {"serve --clock-skew=29s", "relay serve"}, {"serve --log-format xml", "relay serve"},
 		{"version now", "relay version"}, {"errors a b", "relay errors"},

@@ -140,13 +140,11 @@ func (b *bench) fillUnread(ctx context.Context, ar *arena) error {
 // importProfiles registers the profiles that are searched, and waits until
 // searches find them.
 func (b *bench) importProfiles(ctx context.Context, ar *arena) error {
-	v := newVocabulary()
-	var lines bytes.Buffer
-	for i := range b.Profiles {
-		p := v.profile(uint64(i))
-		fmt.Fprintf(&lines, `{"mecha_id":%q,"profile":%s}`+"\n", profiled(i), p.Stored().Body)
+	v, put := newVocabulary(), b.putProfiles
+	if b.Server != "" { // whose file may be of another version
+		put = b.putByCommand
 	}
-	if _, err := b.command(ctx, ar.server, lines.Bytes(), "mecha", "import", "-"); err != nil {
+	if err := put(ctx, ar.server, v); err != nil {
 		return err
 	}
 	r := rand.New(rand.NewPCG(4, 4))
@@ -154,4 +152,15 @@ func (b *bench) importProfiles(ctx context.Context, ar *arena) error {
 		ar.queries = append(ar.queries, fmt.Appendf(nil, `{"query":%q}`, v.text(r, 64)))
 	}
 	return b.connect(ctx, ar.server, func(c *conn) error { return b.awaitProfiles(ctx, c, ar.people["alice"]) })
+}
+
+// putByCommand is putProfiles by the server's own program.
+func (b *bench) putByCommand(ctx context.Context, s *server, v *vocabulary) error {
+	var lines bytes.Buffer
+	for i := range b.Profiles {
+		p := v.profile(uint64(i))
+		fmt.Fprintf(&lines, `{"mecha_id":%q,"profile":%s}`+"\n", profiled(i), p.Stored().Body)
+	}
+	_, err := b.command(ctx, s, lines.Bytes(), "mecha", "import", "-")
+	return err
 }

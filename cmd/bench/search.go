@@ -63,16 +63,20 @@ func (b *bench) registerProfiles(ctx context.Context, s *server, v *vocabulary) 
 			return nil
 		}
 		b.Progress(fmt.Sprintf("registering %d profiles", b.Profiles), 0)
-		err := b.withDB(s, func(d *db.DB) error {
-			return inParallel(ctx, b.Profiles, func(i int) error {
-				p := v.profile(uint64(i))
-				return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p.Stored()})
-			})
-		})
-		if err != nil {
+		if err := b.putProfiles(ctx, s, v); err != nil {
 			return err
 		}
 		return b.awaitProfiles(ctx, c, s.mechas[0])
+	})
+}
+
+// putProfiles writes the profiles of Mechas, which it registers.
+func (b *bench) putProfiles(ctx context.Context, s *server, v *vocabulary) error {
+	return b.withDB(s, func(d *db.DB) error {
+		return inParallel(ctx, b.Profiles, func(i int) error {
+			p := v.profile(uint64(i))
+			return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p.Stored()})
+		})
 	})
 }
 

@@ -163,17 +163,6 @@ func errProfileTooLarge() error {
 	return Errorf(PayloadTooLarge, "a profile is at most %d KiB", maxProfile>>10)
 }
 
-// ReadCard makes a profile from an A2A agent card: its name, description, version
-// and skills. The profile keeps the card. Errors: those of ReadProfile.
-func ReadCard(body []byte) (Profile, error) {
-	// The card is read alone first, because it might close the brackets put around it.
-	err := ReadObject(body, nil, func(string, []byte) error { return nil })
-	if ErrorCode(err) == InvalidJSON {
-		return Profile{}, err
-	}
-	return ReadProfile(slices.Concat([]byte(`{"card":`), body, []byte(`}`)))
-}
-
 // wrongType makes the error for a field of the wrong JSON type: its name, after
 // prefix, and its type. S is the type of the skills in body.
 func wrongType[S any](err error, prefix string, body []byte) error {

@@ -18,14 +18,13 @@ import (
 func (a *app) mechaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mecha",
-		Short: "List, show, import and remove Mechas, and set their profiles",
-		Long: `List, show, import and remove Mechas, and set their profiles. The commands work
+		Short: "List, show and remove Mechas, and set their profiles",
+		Long: `List, show and remove Mechas, and set their profiles. The commands work
 on the database file; a server that runs on it does it for them.`,
-		Example: `  relay mecha list
-  relay mecha import agents.jsonl`,
+		Example: "  relay mecha list",
 	}
 	cli.Group(cmd)
-	cmd.AddCommand(a.mechaList(), a.mechaShow(), a.mechaRemove(), a.mechaProfile(), a.mechaImport())
+	cmd.AddCommand(a.mechaList(), a.mechaShow(), a.mechaRemove(), a.mechaProfile())
 	return cmd
 }
 

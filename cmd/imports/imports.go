@@ -1,4 +1,8 @@
-package operate
+// Package imports is relay mecha import: it registers many Mechas from lines of JSON, or one from
+// an A2A agent card. It writes by package db, which hands the writes to the server of the file if one
+// runs, and does not wait for each. What it does stands in the audit log as one act, which begins
+// and ends.
+package imports
 
 import (
 	"bufio"
@@ -8,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,9 +22,31 @@ import (
 	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
+	"relay/http/docs"
 )
 
-func (a *app) mechaImport() *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{
+		Name: "imports",
+		Commands: []cli.Command{{Under: "mecha", Make: func(a *cli.App) *cobra.Command {
+			return (&app{a}).command()
+		}}},
+		Extend: map[string]func(*cli.App, *cobra.Command){"mecha": mention},
+	})
+	docs.Register(docs.Ring{Name: "imports"}) // the pages "search" and "command-line" tell of it
+}
+
+type app struct{ *cli.App }
+
+// mention has the help of relay mecha tell of imports, too.
+func mention(_ *cli.App, mecha *cobra.Command) {
+	for _, text := range []*string{&mecha.Short, &mecha.Long} {
+		*text = strings.Replace(*text, "show and remove", "show, import and remove", 1)
+	}
+	mecha.Example += "\n  relay mecha import agents.jsonl"
+}
+
+func (a *app) command() *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
@@ -59,7 +86,7 @@ func (a *app) importCard(args []string, as string) error {
 	if err != nil {
 		return err
 	}
-	p, err := relay.ReadCard(body)
+	p, err := readCard(body)
 	if err != nil {
 		return cli.Plain(err)
 	}
