@@ -14,7 +14,7 @@ import (
 func TestTheExampleOfTheA2APage(t *testing.T) {
 	need(t, "sh", "awk", "curl")
 	asRelay(t)
-	dev(t)
+	serve(t)
 	file := pageFiles(t)["a2a"]
 	script := strings.ReplaceAll(strings.Join(blocks(t, file, "sh"), ""), "127.0.0.1:8090", scratch.Addr(t))
 	example := blocks(t, file, "json")

@@ -13,7 +13,7 @@ import (
 func TestREADMEWorker(t *testing.T) {
 	need(t, "sh", "awk", "date")
 	asRelay(t)
-	dev(t)
+	serve(t)
 	worker := block(t, "README.md", "sh", "relay listen --reply")
 	start(t, "sh", "-c", strings.Replace(worker, "\nrelay ", "\nexec relay ", 1)) // one process, to be ended
 	for end := time.Now().Add(time.Minute); exec.Command(os.Args[0], "mecha", "show", "clock^demo").Run() != nil; time.Sleep(10 * time.Millisecond) {

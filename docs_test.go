@@ -236,8 +236,8 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 	}
 }
 
-// The sh blocks of these pages are pasted one after the other, beside a server
-// in development. Other blocks start servers or want other machines.
+// The sh blocks of these pages are pasted one after the other, beside a server.
+// Other blocks start servers or want other machines.
 func TestTheExamplesOfThePagesRun(t *testing.T) {
 	need(t, "sh", "awk", "curl")
 	asRelay(t)
@@ -260,18 +260,18 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 			continue
 		}
 		t.Run(p.Name, func(t *testing.T) {
-			t.Setenv("RELAY_KEY", dev(t)["alice^demo"])
+			t.Setenv("RELAY_KEY", serve(t)["alice^demo"])
 			t.Chdir(t.TempDir())
 			run(t, "set -e\n"+script, "sh", "-s")
 		})
 	}
 }
 
-// The examples of the page "api" run as they stand, beside a server in development: those
+// The examples of the page "api" run as they stand, beside a server: those
 // in the shell, where curl fails if the answer is a refusal, and those in Python.
 func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 	asRelay(t)
-	t.Setenv("RELAY_KEY", dev(t)["alice^demo"])
+	t.Setenv("RELAY_KEY", serve(t)["alice^demo"])
 	call := func(path, body string) (answer map[string]any) {
 		out := call(t, os.Getenv("RELAY_KEY"), "POST", path, body, "Prefer", "wait=1")
 		if err := json.Unmarshal([]byte(out), &answer); err != nil {
@@ -319,9 +319,9 @@ func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 // The first JSON of these sections of the protocol has the fields that the
 // relay's own answer has.
 func TestTheAnswersOfTheProtocolPageAreReal(t *testing.T) {
-	printed := dev(t)
+	known := serve(t)
 	call := func(key, method, path, body string, headers ...string) string {
-		return call(t, printed[key], method, path, body, headers...)
+		return call(t, known[key], method, path, body, headers...)
 	}
 	const alice, bob, profile = "alice^demo", "bob^demo", "/api/v1/mecha/bob^demo/profile"
 	const question = `{"query":"book a flight","facets":["crew"],"highlight":true}`

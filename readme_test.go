@@ -139,9 +139,15 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 // start runs a program until the test is over, and gives what it prints.
 func start(t *testing.T, name string, args ...string) io.Reader {
 	t.Helper()
+	return startInto(t, (*exec.Cmd).StdoutPipe, name, args...)
+}
+
+// startInto is start, and gives what comes from a pipe of the program.
+func startInto(t *testing.T, pipe func(*exec.Cmd) (io.ReadCloser, error), name string, args ...string) io.Reader {
+	t.Helper()
 	ctx, stop := inTime(t)
 	c := exec.CommandContext(ctx, name, args...)
-	out, err := c.StdoutPipe()
+	out, err := pipe(c)
 	if err != nil || c.Start() != nil {
 		t.Fatalf("cannot start %s", name)
 	}
@@ -164,17 +170,38 @@ func asRelay(t *testing.T) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// dev starts a server for the commands of the test, and gives what --dev prints:
-// its url, and the keys of alice^demo and bob^demo.
-func dev(t *testing.T, flags ...string) (printed map[string]string) {
+// serve starts a server for the commands of the test, and returns its url, and the keys of alice^demo and
+// bob^demo.
+func serve(t *testing.T, flags ...string) (known map[string]string) {
 	t.Helper()
 	t.Setenv("RELAY_DB", filepath.Join(t.TempDir(), "relay.db"))
-	server := start(t, os.Args[0], append([]string{"serve", "--dev", "--json", "--addr", "127.0.0.1:0"}, flags...)...)
-	if err := json.NewDecoder(server).Decode(&printed); err != nil {
-		t.Fatal(err)
+	log := bufio.NewScanner(startInto(t, (*exec.Cmd).StderrPipe, os.Args[0],
+		append([]string{"serve", "--log-format", "json", "--addr", "127.0.0.1:0"}, flags...)...))
+	known = map[string]string{}
+	for known["url"] == "" {
+		var line struct{ URL string }
+		if !log.Scan() || json.Unmarshal(log.Bytes(), &line) != nil {
+			t.Fatalf("the server does not say where it serves: %q, %v", log.Text(), log.Err())
+		}
+		known["url"] = line.URL
 	}
-	t.Setenv("RELAY_URL", printed["url"])
-	return printed
+	go func() { // the server must not wait for a reader of its log
+		for log.Scan() {
+		}
+	}()
+	t.Setenv("RELAY_URL", known["url"])
+	keys := run(t, "", os.Args[0], "key", "create", "alice^demo", "bob^demo", "--json", "--label", "dev", "--expires", "7d")
+	for line := range strings.Lines(keys) {
+		var k struct {
+			Address string `json:"mecha_id"`
+			Key     string
+		}
+		if err := json.Unmarshal([]byte(line), &k); err != nil {
+			t.Fatal(err)
+		}
+		known[k.Address] = k.Key
+	}
+	return known
 }
 
 // call does a signed request to the server of the test, and gives the answer, which may be a refusal.
@@ -300,8 +327,8 @@ func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
 func TestREADMEFirstMessage(t *testing.T) {
 	need(t, "sh", "curl", "openssl", "awk", "go")
 	asRelay(t)
-	printed := dev(t, "--require-message-signature")
-	steps := strings.ReplaceAll(block(t, "README.md", "sh", "key create you^demo"), "http://127.0.0.1:8080", printed["url"])
+	known := serve(t, "--require-message-signature")
+	steps := strings.ReplaceAll(block(t, "README.md", "sh", "key create you^demo"), "http://127.0.0.1:8080", known["url"])
 	sent, want := 2, []string{`{"text":"hello, bob"}`, `{"text":"hello again"}`}
 	if !docs.Has("agent") { // then only curl sends, and nothing reads
 		sent, want = 1, want[:1]
@@ -309,10 +336,10 @@ func TestREADMEFirstMessage(t *testing.T) {
 	if got := run(t, steps, "sh", "-s"); strings.Count(got, `{"message_id"`) != sent*sent {
 		t.Errorf("%d messages are sent and read, but this is printed:\n%s", sent, got)
 	}
-	t.Setenv("RELAY_KEY", printed["bob^demo"])
+	t.Setenv("RELAY_KEY", known["bob^demo"])
 	listen := filepath.Join(t.TempDir(), "listen.exe")
 	run(t, "", "go", "build", "-o", listen, write(t, "listen.go", block(t, pages+"sockets.md", "go", "// listen.go")))
-	heard := bufio.NewScanner(start(t, listen, strings.Replace(printed["url"], "http", "ws", 1)+"/api/v1/ws/mecha/bob^demo"))
+	heard := bufio.NewScanner(start(t, listen, strings.Replace(known["url"], "http", "ws", 1)+"/api/v1/ws/mecha/bob^demo"))
 	for _, want := range want {
 		if !heard.Scan() || !strings.HasSuffix(heard.Text(), want) {
 			t.Errorf("the listener prints %q, not %s", heard.Text(), want)

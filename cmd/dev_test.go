@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -25,44 +24,8 @@ func TestDevForMachines(t *testing.T) {
 	}
 }
 
-func TestSignaturesCanBeRequired(t *testing.T) {
-	t.Parallel()
-	db := tempDB(t)
-	a := issue(t, db, "a^dev")[0]
-	unsigned := func() request {
-		r := a.request("GET", "/api/v1/whoami", "")
-		r.header.Del("X-Signature")
-		return r
-	}
-	for _, c := range []struct {
-		env, args []string
-		status    int
-	}{
-		{nil, nil, 200},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE=1"}, nil, 401},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE=true"}, nil, 401},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE=yes"}, nil, 401},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE=0"}, nil, 200},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE=false"}, nil, 200},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE="}, nil, 200},
-		{nil, []string{"--require-message-signature"}, 401},
-		{[]string{"RELAY_REQUIRE_MESSAGE_SIGNATURE=true"}, nil, 401},
-		{[]string{"REQUIRE_MESSAGE_SIGNATURE=1"}, []string{"--require-message-signature=false"}, 200},
-	} {
-		s := startServerIn(t, c.env, db, c.args...)
-		ans, err := unsigned().to(s.url)
-		if err != nil || ans.status != c.status {
-			t.Errorf("%v %v: %v, %d %s; want %d", c.env, c.args, err, ans.status, ans.body, c.status)
-		}
-		if c.status == 401 && ans.code() != "signature_required" {
-			t.Errorf("%v %v: %s", c.env, c.args, ans.body)
-		}
-		var who map[string]any
-		if err := json.Unmarshal(s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200), &who); err != nil || who["signature_required"] != (c.status == 401) {
-			t.Errorf("%v %v: %v, %v", c.env, c.args, err, who)
-		}
-		s.kill()
-	}
+func TestDevIsYesOrNo(t *testing.T) {
+	wantSuggestion(t, "serve --dev=perhaps", `--dev: "perhaps" is not true or false`)
 }
 
 // keyIDs gives the ids of the keys in a database.

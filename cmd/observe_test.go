@@ -127,8 +127,9 @@ func TestTheLogIsJSONElsewhere(t *testing.T) {
 	if said := auto.stderr.String(); !strings.Contains(said, `"msg":"serving profiles","addr":"127.0.0.1:`) {
 		t.Error(said)
 	}
-	quiet := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", tempDB(t), "--log-level", "error", "--dev", "--json"), nil)
-	quiet.await(quiet.stdout, `"url"`)
+	text.end() // whose address is free then
+	quiet := launch(t, exec.Command(binary, "serve", "--addr", text.host(), "--db", tempDB(t), "--log-level", "error"), nil)
+	eventually(t, patience, "it is ready", func() bool { return isReady(text.url) })
 	if said := quiet.stderr.String(); said != "" {
 		t.Errorf("at the level error: %s", said)
 	}

@@ -22,6 +22,7 @@ import (
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/console" // with http/console db/look/survey
 	_ "relay/cmd/demo"
+	_ "relay/cmd/dev"
 	_ "relay/cmd/documents" // with http/documents http/client/documents_test.go ws/documents_test.go
 	_ "relay/cmd/imports"
 	_ "relay/cmd/learning" // with db/learning search/learned http/learning_test.go

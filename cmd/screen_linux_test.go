@@ -75,7 +75,7 @@ var showings = map[string][]showing{
 	"ask":                  {{args: "--find zzyzx {} --timeout 5ms"}, {args: "--find $HOSTILE {} --timeout 5ms"}, {args: "bob^x {} --timeout 5ms"}, {args: "$HOSTILE {}"}, {args: "bob^x {} --in-reply-to $HOSTILE"}},
 	"reply":                {{args: "$ID {}"}, {args: "$HOSTILE {}"}, {args: "$ID $HOSTILE"}},
 	"send":                 {{args: "bob^x {}"}, {args: "bob^x {} --wait-ack 50ms --json"}, {args: "$HOSTILE {}"}, {args: "bob^x $HOSTILE"}, {args: "bob^x {} --wait-reply 5ms"}},
-	"serve":                {{args: "--dev --addr 127.0.0.1:0 --db $DIR/$LEGAL-new.db", until: "Ctrl-C"}, {args: "--addr $HOSTILE"}, {args: "--log-format json --addr 127.0.0.1:0 --db $DIR/$LEGAL-json.db", until: "serving"}},
+	"serve":                {{args: "--addr 127.0.0.1:0 --db $DIR/$LEGAL-new.db", until: "serving"}, {args: "--addr $HOSTILE"}, {args: "--log-format json --addr 127.0.0.1:0 --db $DIR/$LEGAL-json.db", until: "serving"}},
 	"client js":            {{}, {args: "--example"}, {args: "--json"}},
 	"client python":        {{}, {args: "--example"}, {args: "--json"}},
 	"client ts":            {{}},

@@ -127,7 +127,7 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"serve --retention 30":                  `--retention: "30" is not a length of time, as in 30d or 12h`,
 		"prune --older-than 1.5d":               `--older-than: "1.5d" is not a length of time, as in 30d or 12h`,
 		"serve --body-timeout 5":                `--body-timeout: "5" is not a length of time, as in 30s or 5m`,
-		"serve --dev=perhaps":                   `--dev: "perhaps" is not true or false`,
+		"serve --require-message-signature=yo":  `--require-message-signature: "yo" is not true or false`,
 		"serve --addr 8080":                     `--addr is host:port, as in 127.0.0.1:8080; "8080" is not`,
 		"serve --addr 127.0.0.1:99999":          `--addr is host:port`,
 		"sevre":                                 `there is no command "sevre"; did you mean "serve"?`,

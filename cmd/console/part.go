@@ -54,10 +54,7 @@ func (p *part) flags(f *pflag.FlagSet) {
 }
 
 func (p *part) check(flags *pflag.FlagSet) error {
-	dev, err := flags.GetBool("dev")
-	if err != nil {
-		return err
-	}
+	dev, _ := flags.GetBool("dev") // false if there is no such flag, which a ring adds
 	if dev && !flags.Changed("console") {
 		p.addr, p.anywhere = consoleAddr, true
 	}

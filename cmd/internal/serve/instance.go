@@ -37,6 +37,8 @@ type Instance struct {
 	parts  parts             // that have started
 	failed chan error        // gets the error when the store or the listener fails
 	endLog func()            // nil: the log goes on
+
+	running *Running // as its parts see it
 }
 
 // URL is where the relay answers.
@@ -47,8 +49,8 @@ func (in *Instance) DB() *db.DB { return in.db }
 
 const shutdownTimeout = 5 * time.Second
 
-// Start serves as relay serve does with these flags, without its signals and the words of
-// --dev. The environment does not count. Without a log it is that of relay serve, on a.Stderr.
+// Start serves as relay serve does with these flags, without its signals and what parts print
+// (Part.Serving). The environment does not count. Without a log it is that of relay serve, on a.Stderr.
 func Start(ctx context.Context, a *cli.App, log *slog.Logger, flags ...string) (*Instance, error) {
 	s, f := newSettings(), pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	s.flags(f)
@@ -116,6 +118,9 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	in.db, in.addr = d, listener.Addr()
 	in.index = search.Serve(d.Path()+".index", d, s.parts.boost(d, log), log)
 	in.url = "http://" + in.addr.String()
+	if in.certs != nil {
+		in.url = "https://" + in.addr.String()
+	}
 	in.hub = ws.NewHub(ws.Config{
 		Store: d, Logger: log, CheckFresh: in.checkFresh(), AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
 		MaxSockets: s.MaxSockets, MaxSocketsPerMecha: s.MaxSocketsPerMecha,
@@ -146,14 +151,15 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 
 // startParts starts what rings have added. by is the user of this machine who runs the relay.
 func (in *Instance) startParts(s *settings, by relay.Actor, log *slog.Logger) (err error) {
-	r := &Running{
-		DB: in.db, Hub: in.hub, API: in.api, Index: in.index, By: by, Flags: s.all, Log: log,
+	in.running = &Running{
+		URL: in.url, DB: in.db, Hub: in.hub, API: in.api, Index: in.index, By: by, Flags: s.all, Log: log,
+		Shown:       s.parts.shown,
 		ServeBeside: func(l net.Listener, h nethttp.Handler) { in.serveBeside(l, h, log) },
 	}
 	if in.certs != nil {
-		r.TLS = in.certs.Config()
+		in.running.TLS = in.certs.Config()
 	}
-	in.parts, err = s.parts.start(r)
+	in.parts, err = s.parts.start(in.running)
 	return err
 }
 
@@ -209,7 +215,6 @@ func (in *Instance) serve(listener net.Listener, s *settings) {
 	in.server.Protocols.SetHTTP1(true) // not HTTP/2: TLSConfig says why
 	listener = in.api.Guard(listener, s.connections())
 	if in.certs != nil {
-		in.url = "https://" + in.addr.String()
 		listener = tls.NewListener(listener, in.certs.Config())
 	}
 	go func() {

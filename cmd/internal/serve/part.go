@@ -8,6 +8,7 @@ import (
 	"net"
 	nethttp "net/http"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"relay/db"
@@ -45,16 +46,19 @@ type Part struct {
 	Extend func(*http.Config)
 	// Start is called before the relay answers its first request.
 	Start func(*Running) error
+	// Serving is called by relay serve once the relay answers. After an error it stops.
+	Serving func(*cobra.Command, *Running) error
 	// Close is called if Start has succeeded: the relay answers no more, and the store is
 	// still open.
 	Close func() error
-	// Shown is a URL that relay serve --dev prints, by a name for programs and after some
+	// Shown is a URL for a person who tries the relay out, by a name for programs and with some
 	// words for people; "" for none.
 	Shown func() (name, words, url string)
 }
 
 // Running is a relay that is about to answer, as its parts see it.
 type Running struct {
+	URL   string
 	DB    *db.DB
 	Hub   *ws.Hub
 	API   *http.Server
@@ -65,6 +69,8 @@ type Running struct {
 	Log   *slog.Logger
 	// ServeBeside answers on a listener beside the relay's own until the relay stops.
 	ServeBeside func(net.Listener, nethttp.Handler)
+	// Shown calls f with each URL that a part shows.
+	Shown func(f func(name, words, url string))
 }
 
 var makers []func() *Part
@@ -188,6 +194,18 @@ func (all parts) start(r *Running) (started parts, err error) {
 	return all, nil
 }
 
+func (all parts) serving(cmd *cobra.Command, r *Running) error {
+	for _, p := range all {
+		if p.Serving == nil {
+			continue
+		}
+		if err := p.Serving(cmd, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (all parts) close() error {
 	var failed []error
 	for _, p := range all {
@@ -198,7 +216,6 @@ func (all parts) close() error {
 	return errors.Join(failed...)
 }
 
-// shown calls f with each URL that a part shows.
 func (all parts) shown(f func(name, words, url string)) {
 	for _, p := range all {
 		if p.Shown != nil {

@@ -4,7 +4,7 @@
 // is the running relay.
 //
 // Beside that: certificates from files (tls.go), what is measured on other addresses (observe.go),
-// what warns of an open door (exposure.go), what parts add (part.go), and the two Mechas of --dev.
+// what warns of an open door (exposure.go), and what parts add (part.go).
 package serve
 
 import (
@@ -37,8 +37,7 @@ If there is no such file, the server creates it, readable by its owner only.
 Issue keys with relay key create at any time: they work at once. If the disk
 fails to keep a write, the server stops with exit code 75. Let a supervisor
 start it again.`,
-		Example: `  relay serve --dev
-  relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
+		Example: `  relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
   relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
   REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
 		Args: cli.Exactly(0, "no arguments"),
@@ -64,11 +63,9 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	if err != nil {
 		return err
 	}
-	if s.Dev {
-		if err := a.printDev(cmd, in, s, log); err != nil {
-			in.Stop()
-			return err
-		}
+	if err := in.parts.serving(cmd, in.running); err != nil {
+		in.Stop()
+		return err
 	}
 	for {
 		select {

@@ -15,35 +15,35 @@ import (
 // settings are the settings of a server. The method flags gives each its name,
 // default and explanation.
 type settings struct {
-	Addr, DB              string
-	TLSCert, TLSKey       string
-	TrustedProxies        []string
-	Dev, RequireSignature bool
-	LogFormat, LogLevel   string
-	ClockSkew             time.Duration
-	MaxConnections        int
-	MaxBody               int64
-	MaxBodyMemory         int64
-	MaxHeaders            int
-	HeaderTimeout         time.Duration
-	BodyTimeout           time.Duration
-	IdleTimeout           time.Duration
-	RateLimit             float64
-	RateBurst             int
-	AuthFailureLimit      float64
-	MaxPending            int
-	ConversationLimit     int
-	MaxAttempts           int
-	MaxBroadcast          int
-	MaxSockets            int
-	MaxSocketsPerMecha    int
-	SocketRateLimit       float64
-	SyncAckWait           time.Duration
-	AllowOrigins          []string
-	MaxNonces             int64
-	MinFreeDisk           int64
-	Retention             cli.Days
-	KeepExpired           cli.Days
+	Addr, DB            string
+	TLSCert, TLSKey     string
+	TrustedProxies      []string
+	RequireSignature    bool
+	LogFormat, LogLevel string
+	ClockSkew           time.Duration
+	MaxConnections      int
+	MaxBody             int64
+	MaxBodyMemory       int64
+	MaxHeaders          int
+	HeaderTimeout       time.Duration
+	BodyTimeout         time.Duration
+	IdleTimeout         time.Duration
+	RateLimit           float64
+	RateBurst           int
+	AuthFailureLimit    float64
+	MaxPending          int
+	ConversationLimit   int
+	MaxAttempts         int
+	MaxBroadcast        int
+	MaxSockets          int
+	MaxSocketsPerMecha  int
+	SocketRateLimit     float64
+	SyncAckWait         time.Duration
+	AllowOrigins        []string
+	MaxNonces           int64
+	MinFreeDisk         int64
+	Retention           cli.Days
+	KeepExpired         cli.Days
 
 	RequireRequestSignature bool
 
@@ -64,7 +64,6 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.TLSKey, "tls-key", "", "the private key of --tls-cert, in a PEM `file`")
 	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil,
 		"believe the X-Forwarded-For of the proxies in these `networks`, as in 10.0.0.0/8")
-	f.BoolVar(&s.Dev, "dev", false, "also create two demo Mechas, and print their keys")
 	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"),
 		"refuse unsigned requests; REQUIRE_MESSAGE_SIGNATURE=1 does the same")
 	f.BoolVar(&s.RequireRequestSignature, "require-request-signature", false,

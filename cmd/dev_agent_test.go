@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"relay/http/docs"
 )
 
 // pasted returns the two commands that serve --dev prints, as a person copies them.
@@ -19,6 +21,9 @@ func pasted(s *server) (send, read string) {
 		case strings.HasPrefix(block, "RELAY_KEY="):
 			read = block
 		}
+	}
+	if read == "" && !docs.Has("agent") {
+		s.t.Skip("there is no relay curl to read with")
 	}
 	if send == "" || read == "" {
 		s.t.Fatalf("no commands in:\n%s", s.stdout)
