@@ -148,7 +148,8 @@ what which who whom whose this that these those there here when where why how
 am is are was were be been being have has had having do does did doing done
 will would shall should can could may might must ought cannot
 don doesn didn isn aren wasn weren hasn haven hadn won wouldn shan shouldn couldn mustn needn ve ll re
-of at by for with about against between into through during before after above below to from up down in out on off over under
+of at by for with about against between into through during before after
+above below to from up down in out on off over under
 again further once all any both each few more most other some such no nor not only own same as because until while
 `)
 

@@ -113,8 +113,9 @@ func readWaiting(r *sqlite.Rows) waitingMessage {
 }
 
 // unindexedWaiting are the messages to or from a Mecha, or with 0 all, after a position.
-const unindexedWaiting = "SELECT " + ofWaiting +
-	`, m.recipient, p.open, m.sender FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR ?3 IN (recipient, sender)) ORDER BY position LIMIT ?4) p
+const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sender
+	FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR ?3 IN (recipient, sender))
+		ORDER BY position LIMIT ?4) p
 	CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position AND p.open = 1`
 
 // readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
@@ -177,8 +178,10 @@ const (
 	countWaiting  = "SELECT count(*), count(*) FILTER (WHERE position < ?1) FROM (" + waitingOf + ")"
 	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf +
 		") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
-	countAttempts = `SELECT count(key), count(*) - count(key) FROM (SELECT message, key, until FROM attempt INDEXED BY attempt_recipient WHERE recipient = ?2 LIMIT ?3) a
-		CROSS JOIN message m ON m.position = a.message AND (m.expires_at IS NULL OR m.expires_at > ?1) WHERE a.until IS NOT NULL`
+	countAttempts = `SELECT count(key), count(*) - count(key)
+		FROM (SELECT message, key, until FROM attempt INDEXED BY attempt_recipient WHERE recipient = ?2 LIMIT ?3) a
+		CROSS JOIN message m ON m.position = a.message AND (m.expires_at IS NULL OR m.expires_at > ?1)
+		WHERE a.until IS NOT NULL`
 )
 
 // box counts what waits for a Mecha.
