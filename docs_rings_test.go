@@ -15,7 +15,8 @@ var ringFolders = map[string]string{
 	"a2a": "cmd/a2a", "acme": "cmd/acme", "agent": "cmd/agent", "bench": "cmd/bench", "check": "cmd/check db/file/check",
 	"clients": "cmd/clients", "cluster": "cmd/cluster db/cluster db/replication", "conformance": "cmd/conformance",
 	"console": "http/console cmd/console db/look/survey", "demo": "cmd/demo", "dev": "cmd/dev", "documents": "http/documents",
-	"imports": "cmd/imports", "learning": "cmd/learning db/learning search/learned", "man": "cmd/man", "mcp": "cmd/mcp",
+	"imports": "cmd/imports", "inspect": "cmd/inspect", "learning": "cmd/learning db/learning search/learned",
+	"man": "cmd/man", "mcp": "cmd/mcp",
 	"metrics": "cmd/metrics", "setup": "cmd/setup",
 }
 

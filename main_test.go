@@ -14,10 +14,8 @@ type row struct{ dir, ours, unseen string }
 // below it here. The rows of a ring are in its folder, in house.txt.
 var house = []row{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/internal/about cmd/internal/cli cmd/internal/look cmd/internal/operate cmd/internal/serve cmd/internal/show cmd/internal/system", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/internal/about cmd/internal/cli cmd/internal/operate cmd/internal/serve cmd/internal/show cmd/internal/system", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/relaytest", "cmd/internal/cli cmd/internal/serve db db/scratch", "modernc.org database/sql github.com net"}, // imported by tests alone
-	{"cmd/internal/look", "cmd/internal/cli cmd/internal/show db db/look db/relay http",
-		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/operate", "cmd/internal/cli cmd/internal/show cmd/internal/system db db/file db/look db/relay search",
 		"modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/about", "cmd/internal/cli db/relay http http/docs",
@@ -34,10 +32,11 @@ var house = []row{
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay db/turn", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
-	{"db/dbtest", "db db/internal/engine db/internal/messages db/relay db/scratch", "net github.com golang.org modernc.org database"}, // imported by tests alone
+	{"db/dbtest", "db db/file db/internal/engine db/internal/messages db/relay db/scratch", "net github.com golang.org modernc.org database"}, // imported by tests alone
 	{"db", "db/admin db/file db/internal/answers db/internal/dictionary db/internal/directory db/internal/engine db/internal/lessons db/internal/mailbox db/internal/messages db/internal/names db/internal/platform db/internal/progress db/internal/readers db/internal/replays db/internal/retention db/internal/sending db/internal/sqlite db/lock db/look db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/look/backlog", "db/internal/engine db/internal/mailbox db/internal/names db/internal/sqlite db/look db/relay", "net github.com golang.org modernc.org database"},
-	{"db/look", "db/file db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/platform db/internal/progress db/internal/readers db/internal/retention db/internal/sqlite db/lock db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
+	{"db/look/browse", "db/file db/internal/engine db/internal/mailbox db/internal/messages db/internal/sqlite db/lock db/look db/relay", "net github.com golang.org modernc.org database/sql"},
+	{"db/look", "db/file db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/progress db/internal/readers db/internal/retention db/internal/sqlite db/relay db/turn", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/lessons", "db/internal/answers db/internal/dictionary db/internal/directory db/internal/engine db/internal/progress db/internal/retention db/internal/sending db/relay", "net github.com golang.org modernc.org database"},
 	{"db/internal/retention", "db/file db/internal/answers db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/names db/internal/progress db/internal/replays db/internal/sending db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/sending", "db/cache db/internal/dictionary db/internal/directory db/internal/engine db/internal/mailbox db/internal/messages db/internal/names db/internal/progress db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},

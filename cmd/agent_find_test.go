@@ -56,7 +56,7 @@ func TestAskFindsWhomToAsk(t *testing.T) {
 	runRelay(t, "search", "forget", "me", "not", "--db", p.db).wantCode(t, 2)
 	does(t, p.asAlice, "search", "--", "forget", "flights").wantCode(t, 0)
 	acts := audit(t, p.db)
-	if last := acts[len(acts)-1]; last.Command != "search forget" || last.What != "learned_forgotten" || last.MechaID != "bob^talk" {
+	if last := acts[len(acts)-1]; last.By.Command != "search forget" || last.What != "learned_forgotten" || last.Mecha != "bob^talk" {
 		t.Errorf("the last act is %+v", last)
 	}
 	wantWhole(t, p.db)

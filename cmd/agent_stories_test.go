@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"relay/db/scratch"
+	"relay/http/docs"
 )
 
 // The stories in testdata/script are a manual that is run. Each file tells one
@@ -36,6 +37,9 @@ import (
 func TestStories(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stories speak to a POSIX shell")
+	}
+	if !docs.Has("inspect") {
+		t.Skip("the stories look into the database")
 	}
 	t.Parallel()
 	scripts, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))

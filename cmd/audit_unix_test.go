@@ -19,7 +19,7 @@ func TestTheAuditLogNamesTheCallerOfSudo(t *testing.T) {
 	}
 	finish(t, c, []string{"USER=root", "HOME=/", "SUDO_USER=carol\x1b[2J"}, "").wantCode(t, 0)
 	acts := audit(t, filepath.Join(c.Dir, "relay.db"))
-	if len(acts) != 1 || *acts[0].UID != nobody || acts[0].User != `by sudo of carol\u001b[2J` {
+	if len(acts) != 1 || acts[0].By.UID != nobody || acts[0].By.User != `by sudo of carol\u001b[2J` {
 		t.Errorf("%+v", acts)
 	}
 }

@@ -12,6 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"relay/db/dbtest"
+	"relay/db/look"
+	"relay/db/relay"
 )
 
 // benchReport is what the tests read of relay bench --json.
@@ -182,7 +186,16 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 	args := []string{"bench", "--json", "--repeats", "1", "--connections", "2", "--mechas", "10",
 		"--dir", dir, "--only", "scale", "--stored", strconv.Itoa(stored), "--db", db}
 	messages := func() int {
-		return parse[struct{ Messages struct{ Total int } }](t, []byte(mustRelay(t, "stats", "--json", "--db", db))).Messages.Total
+		in, err := look.Inspect(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		all, err := dbtest.Messages(t.Context(), in, relay.HistoryQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
 	}
 	before := stored
 	for range 2 {
@@ -244,7 +257,7 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 	}
 	noted := map[string]int{}
 	for _, act := range audit(t, db) {
-		noted[act.Command+": "+act.What]++
+		noted[act.By.Command+": "+act.What]++
 	}
 	if noted["bench: key_issued"] < 10 || noted["bench: mecha_removed"] != noted["bench: key_issued"] || len(noted) != 2 {
 		t.Errorf("the audit log has %v", noted)

@@ -14,7 +14,6 @@ import (
 
 	"relay/cmd/internal/about"
 	"relay/cmd/internal/cli"
-	"relay/cmd/internal/look"
 	"relay/cmd/internal/operate"
 	"relay/cmd/internal/serve"
 	"relay/cmd/internal/show"
@@ -62,7 +61,6 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{Group: "server", Make: serve.Command},
 	},
 		operate.Commands,
-		look.Commands,
 		about.Commands)
 	return root
 }

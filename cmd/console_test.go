@@ -275,7 +275,7 @@ func TestTheConsoleActsAsItsOperator(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	acts := audit(t, db)
-	if last := acts[len(acts)-1]; last.Command != "console" || last.What != "key_revoked" || last.KeyID != bob.KeyID {
+	if last := acts[len(acts)-1]; last.By.Command != "console" || last.What != "key_revoked" || string(last.Key) != bob.KeyID {
 		t.Errorf("%+v", acts)
 	}
 }

@@ -31,7 +31,7 @@ func TestCrashAStartOnAFullDisk(t *testing.T) {
 			if name == "stopped" && !strings.Contains(s.stderr.String(), "reads are served, and every write gets 507") {
 				t.Errorf("the index of the log was made:\n%s", s.stderr)
 			}
-			runRelay(t, "message", "list", "--db", db).wantCode(t, 0)
+			runRelay(t, "mecha", "list", "--db", db).wantCode(t, 0)
 			makeRoom()
 			roomAgain(t, s, l, keys)
 			s.kill()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/file"
 	"relay/db/look"
 	"relay/db/relay"
@@ -228,7 +229,7 @@ func (run *powerRun) missing(t *testing.T, disk *powerDisk, name string) error {
 		return err
 	}
 	defer in.Close()
-	list, _, err := in.Messages(t.Context(), look.ListQuery{Oldest: true, Limit: len(run.order) + 1})
+	list, err := dbtest.Messages(t.Context(), in, relay.HistoryQuery{})
 	if err != nil {
 		return err
 	}

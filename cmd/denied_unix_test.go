@@ -113,11 +113,11 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	finish(t, command("key", "create", "b^denied", "--db", db), nil, "").wantCode(t, 1, "may write "+filepath.Dir(db)+" (mode 0755)")
-	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 0) // a reader needs no log
+	finish(t, command("mecha", "list", "--db", db), nil, "").wantCode(t, 0) // a reader needs no log
 	if err := os.Chmod(filepath.Dir(db), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 1, "only the user root may enter "+filepath.Dir(db)+" (mode 0700)")
+	finish(t, command("mecha", "list", "--db", db), nil, "").wantCode(t, 1, "only the user root may enter "+filepath.Dir(db)+" (mode 0700)")
 	wantWhole(t, db)
 }
 

@@ -82,7 +82,9 @@ func TestCompletion(t *testing.T) {
 		"message list --conversation ":   {m.ConversationID},
 		"errors mailb":                   {"mailbox_full"},
 	} {
-		s.wantCompleted(words, want)
+		if len(present(words)) > 0 {
+			s.wantCompleted(words, want)
+		}
 	}
 	for where, want := range map[string][]string{dir: {"alice^x", "bob^x"}, t.TempDir(): nil} {
 		if got := completed(t, where, "mecha", "show", ""); !slices.Equal(got, want) {

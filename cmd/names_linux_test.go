@@ -54,7 +54,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 		t.Errorf("the file was changed: %v", err)
 	}
 	wantFiles(t, filepath.Dir(at), "relay.db")
-	finish(t, mounted(t, backup, at, []string{"message", "list", "--db", at}), nil, "").wantCode(t, 0) // a backup has no log
+	finish(t, mounted(t, backup, at, []string{"mecha", "list", "--db", at}), nil, "").wantCode(t, 0) // a backup has no log
 
 	// The mount of the folder is right: both sides see one log and one lock.
 	s := startProcess(t, db)
@@ -66,7 +66,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 	made := finish(t, mounted(t, filepath.Dir(db), folder, []string{"key", "create", "b^mount", "--json", "--db", there}), nil, "").wantCode(t, 0)
 	b := agents(t, made.out)[0]
 	s.ask(b, "GET", "/api/v1/whoami", "").want(t, 200)
-	if list := finish(t, mounted(t, filepath.Dir(db), folder, []string{"message", "list", "--db", there}), nil, ""); !strings.Contains(list.out, "a^mount") {
+	if list := finish(t, mounted(t, filepath.Dir(db), folder, []string{"mecha", "list", "--db", there}), nil, ""); !strings.Contains(list.out, "a^mount") || !strings.Contains(list.out, "b^mount") {
 		t.Errorf("%+v", list)
 	}
 	if s.terminate() != 0 {

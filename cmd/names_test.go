@@ -25,9 +25,10 @@ func openers(t *testing.T, db string, first bool) map[string][]string {
 		"key --create": {"key", "create", "x^names", "--create", "--db", db},
 		"key list":     {"key", "list", "--db", db},
 		"mecha list":   {"mecha", "list", "--db", db},
-		"message list": {"message", "list", "--db", db},
 		"restore from": {"restore", db, "--db", tempDB(t)},
-		"stats":        {"stats", "--db", db},
+	}
+	if docs.Has("inspect") {
+		all["message list"], all["stats"] = []string{"message", "list", "--db", db}, []string{"stats", "--db", db}
 	}
 	if docs.Has("check") {
 		all["check"], all["check FILE"] = []string{"check", "--db", db}, []string{"check", db}

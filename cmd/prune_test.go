@@ -58,7 +58,7 @@ func TestPruneRemovesOldMessages(t *testing.T) {
 	s.send(alice, bob.Address, `{}`)
 	eventually(t, patience, "it is gone", func() bool { return len(s.history(bob, "direction=in")) == 0 })
 	s.end()
-	if last := audit(t, db)[6:]; len(last) == 0 || last[0].Command != "serve" || last[0].What != "messages_pruned" || !strings.HasPrefix(last[0].Detail, "1 messages by their age") {
+	if last := audit(t, db)[6:]; len(last) == 0 || last[0].By.Command != "serve" || last[0].What != "messages_pruned" || !strings.HasPrefix(last[0].Detail, "1 messages by their age") {
 		t.Errorf("%+v", last)
 	}
 }

@@ -25,6 +25,7 @@ import (
 
 	"relay/cmd"
 	"relay/db/scratch"
+	"relay/http/docs"
 )
 
 // binary is the program under test, built as its users do. For the race detector it is this
@@ -335,6 +336,15 @@ func runsHere(args []string) bool {
 		return !slices.Contains(args, "tail")
 	}
 	return false
+}
+
+// present returns those of some commands that are there: the others are of rings that are taken off.
+func present(commands ...string) []string {
+	of := map[string]string{"audit": "inspect", "check": "check", "message": "inspect", "stats": "inspect", "why": "inspect"}
+	return slices.DeleteFunc(commands, func(c string) bool {
+		word, _, _ := strings.Cut(c, " ")
+		return of[word] != "" && !docs.Has(of[word])
+	})
 }
 
 func mustRelay(t testing.TB, args ...string) string {

@@ -198,3 +198,12 @@ func TestSignaturesCanBeRequired(t *testing.T) {
 		s.kill()
 	}
 }
+
+// lines reads the JSON lines that a command printed.
+func lines[T any](t testing.TB, out string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		all = append(all, parse[T](t, []byte(line)))
+	}
+	return all
+}

@@ -10,6 +10,7 @@ package cmd
 //	cmd/child
 //	cmd/internal/remote
 //	db/look/backlog
+//	db/look/browse
 //	http/client
 import (
 	_ "relay/cmd/a2a/ring"
@@ -25,6 +26,7 @@ import (
 	_ "relay/cmd/dev"
 	_ "relay/cmd/documents" // with http/documents http/client/documents_test.go ws/documents_test.go
 	_ "relay/cmd/imports"
+	_ "relay/cmd/inspect"
 	_ "relay/cmd/learning" // with db/learning search/learned http/learning_test.go
 	_ "relay/cmd/man"
 	_ "relay/cmd/mcp/ring"

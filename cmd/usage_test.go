@@ -112,11 +112,11 @@ func wantWrongUsage(t *testing.T, args, try string) {
 func TestSlipsGetASuggestion(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"message lst":                           `there is no command "message lst"; did you mean "message list"?`,
+		"key lst":                               `there is no command "key lst"; did you mean "key list"?`,
 		"mecha profile gte":                     `there is no command "mecha profile gte"; did you mean "mecha profile get"?`,
 		"hlep":                                  `there is no command "hlep"; did you mean "help"?`,
 		"help key crate":                        `there is no command "key crate"; did you mean "key create"?`,
-		"mess":                                  `there is no command "mess"; did you mean "message"?`,
+		"mec":                                   `there is no command "mec"; did you mean "mecha"?`,
 		"nonsense":                              `there is no command "nonsense"` + "\n",
 		"version -json":                         `there is no flag "-json"; did you mean "--json"?`,
 		"version -x":                            `there is no flag "-x"` + "\n",

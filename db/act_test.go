@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -24,7 +25,7 @@ func (s store) wantActs(want ...string) {
 		s.t.Fatal(err)
 	}
 	defer in.Close()
-	acts, err := in.Acts(time.Time{})
+	acts, err := dbtest.Acts(ctx, in)
 	if err != nil || len(acts) != len(want) {
 		s.t.Fatalf("%d acts, %v; want %d: %+v", len(acts), err, len(want), acts)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -119,7 +120,7 @@ func wantAnswers(t testing.TB, path string, all []known) {
 				want = append(want, m.id)
 			}
 		}
-		list, err := in.Answers(q.id, 1000)
+		list, err := dbtest.Answers(t.Context(), in, q.id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -267,10 +268,9 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	if _, err := reads.Changed(); err != nil {
 		t.Fatal(err)
 	}
-	listed := func(q look.ListQuery) int {
+	listed := func(q relay.HistoryQuery) int {
 		t.Helper()
-		q.Limit = 10
-		list, _, err := reads.Messages(ctx, q)
+		list, err := dbtest.Messages(ctx, reads, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	}
 	s.mustSend(alice.Key, "bob^demo", `{"n": 1}`, in)
 	s.mustSend(alice.Key, "bob^demo", `{"n": 2}`, func(m *relay.SendMessage) { m.Type = "the newest word" })
-	if n := listed(look.ListQuery{Type: "a-type"}) + listed(look.ListQuery{Conversation: "a-label"}); n != 2 {
+	if n := listed(relay.HistoryQuery{Type: "a-type"}) + listed(relay.HistoryQuery{Conversation: "a-label"}); n != 2 {
 		t.Fatalf("%d are listed before", n)
 	}
 	s.mustPruneAllMessages()
@@ -295,10 +295,10 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	if _, err := reads.Changed(); err != nil {
 		t.Fatal(err)
 	}
-	if n := listed(look.ListQuery{Type: "a-type"}); n != 1 {
+	if n := listed(relay.HistoryQuery{Type: "a-type"}); n != 1 {
 		t.Errorf("%d of the type are listed", n)
 	}
-	if n := listed(look.ListQuery{Conversation: "a-label"}); n != 1 {
+	if n := listed(relay.HistoryQuery{Conversation: "a-label"}); n != 1 {
 		t.Errorf("%d of the label are listed", n)
 	}
 	s.Close()

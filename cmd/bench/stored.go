@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -101,7 +101,7 @@ func numbered(i int, crew string) relay.Address {
 // made, so that no messages are mixed with ours.
 func (b *bench) examine(ctx context.Context, file string) (messages int, err error) {
 	b.Progress("counting what is stored", 0)
-	in, err := look.Inspect(file)
+	in, err := browse.Inspect(file)
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -32,12 +32,12 @@ const manyMessages = 100_000 // more than a trial makes
 
 // read reads the file, beside the relay or without it.
 func (t *trial) read(ctx context.Context) (*ledger, error) {
-	i, err := look.Inspect(t.file)
+	i, err := browse.Inspect(t.file)
 	if err != nil {
 		return nil, err
 	}
 	defer i.Close()
-	list, _, err := i.Messages(ctx, look.ListQuery{Limit: manyMessages, Oldest: true})
+	list, _, err := i.Messages(ctx, browse.ListQuery{Limit: manyMessages, Oldest: true})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/http/console"
 	"relay/ws"
@@ -86,8 +87,9 @@ func (a *app) console(ctx context.Context, in *look.Inspector, addr string) erro
 			"relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
 	}
 	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
-	c := console.New(console.Config{Store: survey.Inspector{Inspector: in}, Upgrade: ws.Feed, Logger: log,
-		Version: cli.BuildVersion().Version, Name: in.Name(consoleName)})
+	reads := survey.Inspector{Inspector: browse.Inspector{Inspector: in}}
+	c := console.New(console.Config{Store: reads, Upgrade: ws.Feed, Logger: log,
+		Version: cli.BuildVersion().Version, Name: reads.Name(consoleName)})
 	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: serve.Beside.Header, ReadTimeout: serve.Beside.Body,
 		WriteTimeout: serve.AnswerTimeout, IdleTimeout: serve.Beside.Idle, MaxHeaderBytes: serve.Beside.MaxHeaders,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}

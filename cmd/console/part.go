@@ -11,7 +11,7 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/serve"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/http/console"
@@ -32,7 +32,7 @@ type part struct {
 	listener net.Listener // nil: there is no console
 	urls     urls
 	console  *console.Console
-	store    *look.Inspector
+	store    survey.Inspector
 	remove   func() // takes the URLs away
 }
 
@@ -122,15 +122,16 @@ func (p *part) start(r *serve.Running) error {
 	if p.listener == nil {
 		return nil
 	}
-	store, err := look.Inspect(r.DB.Path())
+	in, err := browse.Inspect(r.DB.Path())
 	if err != nil {
 		return err
 	}
+	store := survey.Inspector{Inspector: in}
 	l, scheme, secure := p.listener, "http", !serve.IsLoopback(p.listener.Addr())
 	if secure {
 		scheme, l = "https", tls.NewListener(l, r.TLS)
 	}
-	config := console.Config{Store: survey.Inspector{Inspector: store}, Live: &live{r, store}, Search: r.Index.Search,
+	config := console.Config{Store: store, Live: &live{r, in.Inspector}, Search: r.Index.Search,
 		Upgrade: ws.Feed, Logger: r.Log, Password: p.password, TLS: secure, Version: cli.BuildVersion().Version,
 		Name: store.Name(consoleName)}
 	if p.operator != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -72,14 +72,14 @@ func powershellCompletion(root *cobra.Command, w io.Writer, descriptions bool) e
 
 // A chooser lists up to maxChoices values from the database that an argument or flag may have.
 // It may leave out those that do not begin with a prefix.
-type chooser func(in *look.Inspector, prefix string) ([]choice, error)
+type chooser func(in browse.Inspector, prefix string) ([]choice, error)
 
 // A choice is a value, with a few words about it.
 type choice struct{ value, about string }
 
 const maxChoices = 200
 
-func addressChoices(in *look.Inspector, prefix string) (list []choice, err error) {
+func addressChoices(in browse.Inspector, prefix string) (list []choice, err error) {
 	all, err := in.Addresses(prefix, maxChoices)
 	for _, a := range all {
 		list = append(list, choice{string(a), ""})
@@ -88,7 +88,7 @@ func addressChoices(in *look.Inspector, prefix string) (list []choice, err error
 }
 
 // keyChoices lists the newest keys that are not revoked.
-func keyChoices(in *look.Inspector, prefix string) (list []choice, err error) {
+func keyChoices(in browse.Inspector, prefix string) (list []choice, err error) {
 	keys, err := in.KeysOf("")
 	for _, k := range slices.Backward(keys) {
 		if len(list) == maxChoices || !k.RevokedAt.IsZero() || !strings.HasPrefix(string(k.ID), prefix) {
@@ -110,8 +110,8 @@ var (
 
 // ofNewest returns a chooser of what value returns of the newest messages.
 func ofNewest(value func(*relay.Message) string) chooser {
-	return func(in *look.Inspector, _ string) (list []choice, err error) {
-		messages, _, err := in.Messages(context.Background(), look.ListQuery{Limit: maxChoices})
+	return func(in browse.Inspector, _ string) (list []choice, err error) {
+		messages, _, err := in.Messages(context.Background(), browse.ListQuery{Limit: maxChoices})
 		seen := map[string]bool{}
 		for _, m := range messages {
 			if v := value(m); !seen[v] {
@@ -124,7 +124,7 @@ func ofNewest(value func(*relay.Message) string) chooser {
 	}
 }
 
-func messageOrAddress(in *look.Inspector, prefix string) ([]choice, error) {
+func messageOrAddress(in browse.Inspector, prefix string) ([]choice, error) {
 	list, err := addressChoices(in, prefix)
 	if err != nil || len(list) > 0 && prefix != "" {
 		return list, err
@@ -215,7 +215,7 @@ func (a *app) choices(choose chooser) cobra.CompletionFunc {
 				path = "relay.db"
 			}
 		}
-		in, err := look.Inspect(path)
+		in, err := browse.Inspect(path)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -1,8 +1,9 @@
-// Package dbtest is for tests of what reads a store: it makes stores, and shows SQLite's plans of
-// queries.
+// Package dbtest is for tests of what reads a store: it makes stores, reads what is in a file, and
+// shows SQLite's plans of queries.
 package dbtest
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
 	"relay/db/relay"
@@ -67,4 +69,38 @@ func Plan(t testing.TB, v engine.Viewer, text string, args ...any) string {
 		t.Fatal(err)
 	}
 	return plan.String()
+}
+
+// Messages reads all messages that a query finds, which needs no Limit.
+func Messages(ctx context.Context, v engine.Viewer, q relay.HistoryQuery) (all []*relay.Message, err error) {
+	q.Limit = 1000
+	for more := true; more && err == nil; {
+		var page relay.Page
+		page, err = messages.ReadPage(ctx, v.Scan, q)
+		all = append(all, page.Messages...)
+		if more = page.More; q.Descending {
+			q.Before = page.Next
+		} else {
+			q.After = page.Next
+		}
+	}
+	return all, err
+}
+
+// Answers reads the first 1000 messages that name a message as the one that they answer.
+func Answers(ctx context.Context, v engine.Viewer, id relay.MessageID) ([]*relay.Message, error) {
+	return engine.Get(ctx, v.Point, func(x *engine.Rx) ([]*relay.Message, error) {
+		m, err := messages.ByID(x, id)
+		if err != nil {
+			return nil, err
+		}
+		return messages.AnswersOf(x, m.Position, 1000)
+	})
+}
+
+// Acts reads the whole audit log.
+func Acts(ctx context.Context, v engine.Viewer) ([]relay.NotedAct, error) {
+	return engine.Get(ctx, v.Point, func(x *engine.Rx) ([]relay.NotedAct, error) {
+		return file.ReadActs(x.C, time.Time{})
+	})
 }

@@ -7,8 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"relay/db/dbtest"
 	"relay/db/file"
+	"relay/db/internal/engine"
+	"relay/db/internal/messages"
 	"relay/db/look"
+	"relay/db/relay"
 )
 
 // mustCopyHot makes a backup with one message, begins to change it by SQLite alone,
@@ -59,11 +63,12 @@ func TestAFileWithAJournalIsOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer i.Close()
-		list, _, err := i.Messages(t.Context(), look.ListQuery{Limit: 10})
+		list, err := dbtest.Messages(t.Context(), i, relay.HistoryQuery{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(len(list), err)
 		}
-		if body, err := i.Payload(list[0].ID); err != nil || strings.TrimSpace(string(body)) != "{}" {
+		body, err := look.See(i, func(x *engine.Rx) ([]byte, error) { return messages.PayloadFor(x, list[0].ID, nil) })
+		if err != nil || strings.TrimSpace(string(body)) != "{}" {
 			t.Errorf("%q, %v", body, err)
 		}
 	})

@@ -1,31 +1,6 @@
 package look
 
-import (
-	"relay/db/internal/engine"
-	"relay/db/internal/sqlite"
-)
-
-// ShortViews makes Stats read few messages in a view. back undoes it.
-func ShortViews() (back func()) {
-	usual := statsView
-	statsView = 0
-	return func() { statsView = usual }
-}
-
-// A Count is a count of Stats that a test makes step by step.
-type Count struct{ statsCount }
-
-func NewCount() *Count { return &Count{statsCount{busy: map[int64]*Busy{}}} }
-
-func (c *Count) FindLast(x *engine.Rx) error      { return c.findLast(x) }
-func (c *Count) CountMessages(x *engine.Rx) error { return c.countMessages(x) }
-func (c *Count) FindBusiest(x *engine.Rx) error   { return c.findBusiest(x) }
-func (c *Count) Done() bool                       { return c.read >= c.last }
+import "relay/db/internal/sqlite"
 
 // Watching is the connection of Changed.
 func (i *Inspector) Watching() *sqlite.Conn { return i.watch.c }
-
-const (
-	MechaHealth = mechaHealth
-	SentItself  = sentItself
-)

@@ -2,14 +2,10 @@ package look
 
 import (
 	"context"
-	"encoding/base32"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,10 +14,8 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
 	"relay/db/internal/names"
-	"relay/db/internal/platform"
 	"relay/db/internal/readers"
 	"relay/db/internal/sqlite"
-	"relay/db/lock"
 	"relay/db/turn"
 )
 
@@ -108,14 +102,6 @@ func (i *Inspector) Close() (err error) {
 // Path is the absolute path of the file.
 func (i *Inspector) Path() string { return i.at }
 
-// Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's
-// secret: every process that reads the file gets the same one, and nobody else can guess it.
-func (i *Inspector) Name(purpose string) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(i.IDs.Hash('n', 0, []byte(purpose))))
-	b = binary.BigEndian.AppendUint64(b, uint64(i.IDs.Hash('n', 1, []byte(purpose))))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:10]))
-}
-
 // Point runs f in a transaction that sees one state of the file.
 func (i *Inspector) Point(ctx context.Context, f func(*engine.Rx) error) error {
 	if err := i.lane.Take(ctx, 0, readers.AnyNumber); err != nil {
@@ -156,14 +142,9 @@ func (i *Inspector) Scan(ctx context.Context, f func(*engine.Rx) error) error {
 	return err
 }
 
-// gently is an Inspector for many short reads in a row: each of them waits first, as a scan does.
-type gently struct{ *Inspector }
-
-func (g gently) Point(ctx context.Context, f func(*engine.Rx) error) error { return g.Scan(ctx, f) }
-
 // See makes a read of a few rows.
-func See[T any](i *Inspector, read func(*engine.Rx) (T, error)) (T, error) {
-	return engine.Get(context.Background(), i.Point, read)
+func See[T any](v engine.Viewer, read func(*engine.Rx) (T, error)) (T, error) {
+	return engine.Get(context.Background(), v.Point, read)
 }
 
 // Changed tells whether another process has committed since the last call of Changed.
@@ -186,29 +167,4 @@ func (i *Inspector) Changed() (changed bool, err error) {
 		i.Mechas.Forget()
 	}
 	return w.data != before, err
-}
-
-// DiskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
-func DiskFree(path string) int64 {
-	free, err := platform.FreeDisk(filepath.Dir(path))
-	if err != nil {
-		return -1
-	}
-	return free
-}
-
-// Server tells whether a process serves the file, by the lock that it would have.
-func (i *Inspector) Server() Serving {
-	real, err := filepath.EvalSymlinks(i.at)
-	if err != nil {
-		return ServingUnknown
-	}
-	held, err := lock.IsHeld(real + ".lock")
-	switch {
-	case held:
-		return Served
-	case err == nil, errors.Is(err, fs.ErrNotExist):
-		return NotServed
-	}
-	return ServingUnknown // this system does not tell
 }

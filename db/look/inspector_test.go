@@ -21,7 +21,7 @@ func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 	done := make(chan error, 1)
 	err = in.Point(t.Context(), func(*engine.Rx) error {
 		go func() {
-			_, err := in.Latest()
+			_, err := in.ClockSeen()
 			done <- err
 		}()
 		select {
@@ -45,7 +45,7 @@ func TestAClosedInspectorRefuses(t *testing.T) {
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.Latest(); err == nil {
+	if _, err := in.ClockSeen(); err == nil {
 		t.Error("it was not refused")
 	}
 	if _, err := in.Changed(); err == nil {

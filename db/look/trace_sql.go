@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -24,28 +23,6 @@ const pushPage = 5000
 // that come later than that are not told.
 const PushRows = 4 * pushPage
 
-// Trace tells the life of a message. A push is stored with a later commit, so the latest
-// may not be in the file yet. The end of ctx ends the search for pushes. Errors:
-// MessageNotFound, and that of ctx.
-func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, error) {
-	return i.trace(ctx, id, math.MaxInt)
-}
-
-// Why is Trace that looks for pushes only as far as a server does.
-func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*Trace, error) {
-	return i.trace(ctx, id, PushRows)
-}
-
-func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*Trace, error) {
-	t, _, err := ReadTrace(ctx, i, id, nil, rows)
-	if err != nil {
-		return nil, err
-	}
-	seen, err := See(i, func(x *engine.Rx) (time.Time, error) { return lastSeen(x, t.Message.Recipient) })
-	t.Situation.LastSeen = later(seen, sawRecipient(t))
-	return t, err
-}
-
 // HidePushes leaves out what tells when the recipient was connected.
 func HidePushes(t *Trace) {
 	t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.What == StepPushed })
@@ -63,17 +40,17 @@ func ReadTrace(
 		if err != nil {
 			return nil, err
 		}
-		return trace(x, m)
+		return TraceOf(x, m)
 	})
 	if err == nil {
-		looked, err = complete(ctx, v, rows, t)
+		looked, err = Complete(ctx, v, rows, t)
 	}
 	return t, looked, err
 }
 
-// complete adds to traces, the first of which is of the oldest message, what takes more than
+// Complete adds to traces, the first of which is of the oldest message, what takes more than
 // one transaction: the pushes, for which it looks through up to so many rows, and the answer.
-func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*Trace) (looked int, err error) {
+func Complete(ctx context.Context, v engine.Viewer, rows int, traces ...*Trace) (looked int, err error) {
 	if len(traces) == 0 {
 		return 0, nil
 	}
@@ -95,63 +72,6 @@ func complete(ctx context.Context, v engine.Viewer, rows int, traces ...*Trace) 
 		t.Situation.Answer = found.Reply
 	}
 	return looked, nil
-}
-
-// lastSeen tells when a Mecha was there for the last time, as far as the file has it.
-func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
-	h, err := HealthOf(x, id)
-	if err != nil {
-		return time.Time{}, err
-	}
-	positions, args, err := messages.NewestOf(x, id, relay.Out, 0, 1)
-	if err != nil {
-		return time.Time{}, err
-	}
-	sent, err := x.C.Number("SELECT max(position) FROM ("+positions+")", args...)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return SawSend(x, h.Used, relay.Position(sent))
-}
-
-// sentItself finds a message, unless an operator sent it from a console: with a key that has the
-// label of a console's, and that no request has used.
-const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
-	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
-
-// SawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
-// newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
-// later. A message that an operator sent for it from a console is no sign of it.
-func SawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
-	if newest == 0 || !newest.Time().After(used) {
-		return used, nil
-	}
-	itself, err := x.C.Row(nil, sentItself, int64(newest))
-	if itself {
-		used = newest.Time()
-	}
-	return used, err
-}
-
-// sawRecipient gives the latest time at which the trace itself shows the recipient. The file has
-// the time of its last request only to about a minute.
-func sawRecipient(t *Trace) (at time.Time) {
-	for _, s := range t.Steps {
-		if s.What != StepAccepted && s.Key != "" {
-			at = later(at, s.At)
-		}
-	}
-	if a := t.Situation.Answer; a != nil {
-		at = later(at, a.CreatedAt)
-	}
-	return at
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // order puts the steps in the order of time, and notes in the situation when the recipient was
@@ -181,16 +101,16 @@ func rank(k StepKind) uint {
 	return uint(slices.Index([]StepKind{StepAccepted, StepReturned, StepPushed}, k))
 }
 
-// trace reads what one transaction has of a message's life: its receipts, and the situation. A
+// TraceOf reads what one transaction has of a message's life: its receipts, and the situation. A
 // message that retention removes meanwhile is MessageNotFound.
-func trace(x *engine.Rx, m *relay.Message) (*Trace, error) {
+func TraceOf(x *engine.Rx, m *relay.Message) (*Trace, error) {
 	t := &Trace{Message: m}
 	s := &t.Situation
 	s.Message = m
 	if err := traceReceipts(x, t); err != nil {
 		return nil, err
 	}
-	alive, err := x.C.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+
+	alive, err := x.C.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+LiveKey+
 		") FROM mecha m WHERE m.id = ?2", x.Now.UnixMilli(), int64(m.Recipient))
 	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
 		return t, err
@@ -202,8 +122,8 @@ func trace(x *engine.Rx, m *relay.Message) (*Trace, error) {
 	return t, err
 }
 
-// liveKey tells that a key k of a Mecha m is live. Its argument ?1 is now, in Unix ms.
-const liveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
+// LiveKey tells that a key k of a Mecha m is live. Its argument ?1 is now, in Unix ms.
+const LiveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
 func traceReceipts(x *engine.Rx, t *Trace) error {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 	"relay/http/console"
 )
@@ -19,7 +19,7 @@ import (
 // acts are the rows of the audit log that an operator made, as "what mecha detail".
 func (s *stage) acts() (all []string) {
 	s.t.Helper()
-	in, err := look.Inspect(s.path)
+	in, err := browse.Inspect(s.path)
 	if err != nil {
 		s.t.Fatal(err)
 	}

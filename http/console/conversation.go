@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -86,7 +86,7 @@ func (c *Console) showConversation(r *http.Request) (any, error) {
 	if p.ID == "" || p.ID.Check("id") != nil {
 		return nil, none
 	}
-	q := look.ListQuery{Conversation: p.ID, Limit: shownMessages, Before: relay.MessageID(r.URL.Query().Get("before"))}
+	q := browse.ListQuery{Conversation: p.ID, Limit: shownMessages, Before: relay.MessageID(r.URL.Query().Get("before"))}
 	list, more, err := c.config.Store.Messages(r.Context(), q)
 	if err != nil {
 		return nil, err

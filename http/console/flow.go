@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -38,7 +38,7 @@ type flow struct {
 	sampled  relay.Position // events up to here were shown, some of them; only run uses it
 	counted  bool           // the last hour was counted at the start
 	pushes   relay.Position // and all notes of pushes up to here; only run uses it
-	kept     []look.Event
+	kept     []browse.Event
 	from     relay.Position // after this position, kept has all events but those that were passed over
 	pages    map[*page]bool
 	behind   time.Duration // how old the events are that are counted; 0: all are
@@ -54,7 +54,7 @@ type flow struct {
 // A page is one that listens. Its fields are guarded by flow.mu.
 type page struct {
 	wake   chan struct{}
-	events []look.Event
+	events []browse.Event
 	total  int // events since the last take, with those that are not in events
 }
 
@@ -189,12 +189,12 @@ func (f *flow) follow(now time.Time) error {
 	if err != nil || total+len(pushed) == 0 {
 		return err
 	}
-	var events []look.Event
+	var events []browse.Event
 	if f.listened() {
 		if total <= readAtOnce {
 			events, err = store.Events(f.at, total)
 		} else if events, err = store.Newest(sampleOf); err == nil {
-			events = slices.DeleteFunc(events, func(e look.Event) bool { return e.Position <= max(f.at, f.sampled) })
+			events = slices.DeleteFunc(events, func(e browse.Event) bool { return e.Position <= max(f.at, f.sampled) })
 		}
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func (f *flow) follow(now time.Time) error {
 }
 
 // pushed reads what was written to sockets since the last time, unless too much happens.
-func (f *flow) pushed(total int) (list []look.Event, err error) {
+func (f *flow) pushed(total int) (list []browse.Event, err error) {
 	if !f.listened() || total > readAtOnce {
 		_, f.pushes, err = f.c.config.Store.NewestPushes(0)
 		return nil, err
@@ -219,7 +219,7 @@ func (f *flow) pushed(total int) (list []look.Event, err error) {
 
 // tell hands events to the pages. Pushes are no part of the shared order, and a page that
 // comes back is not told of them. more tells that later events are not counted yet.
-func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []look.Event) {
+func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []browse.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.behind = 0
@@ -242,21 +242,21 @@ func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []
 }
 
 // inOrder merges events and pushes by the times that their rows show.
-func inOrder(events, pushes []look.Event) []look.Event {
+func inOrder(events, pushes []browse.Event) []browse.Event {
 	all := append(slices.Clone(events), pushes...)
 	slices.SortStableFunc(all, byTime)
 	return all
 }
 
 // byTime compares the times that the rows of events show.
-func byTime(a, b look.Event) int {
+func byTime(a, b browse.Event) int {
 	first, _ := dated(a.Message, a.Step)
 	second, _ := dated(b.Message, b.Step)
 	return first.At.Compare(second.At)
 }
 
 // add adds events that the page has not been told of. Of many, it keeps the newest.
-func (p *page) add(total int, events []look.Event) {
+func (p *page) add(total int, events []browse.Event) {
 	p.total += total
 	p.events = append(p.events, events...)
 	if more := len(p.events) - readAtOnce; more > 0 {
@@ -339,12 +339,12 @@ func (f *flow) listen(after relay.Position) (*page, error) {
 }
 
 // read reads the newest events between two positions, and counts all of them, up to countRows.
-func (f *flow) read(after, upto relay.Position) (list []look.Event, total int, err error) {
+func (f *flow) read(after, upto relay.Position) (list []browse.Event, total int, err error) {
 	if list, err = f.c.config.Store.Newest(readAtOnce); err != nil {
 		return nil, 0, err
 	}
 	all := len(list) < readAtOnce || list[0].Position <= after
-	list = slices.DeleteFunc(list, func(e look.Event) bool { return e.Position <= after || e.Position > upto })
+	list = slices.DeleteFunc(list, func(e browse.Event) bool { return e.Position <= after || e.Position > upto })
 	if all {
 		return list, len(list), nil
 	}
@@ -353,17 +353,17 @@ func (f *flow) read(after, upto relay.Position) (list []look.Event, total int, e
 }
 
 // since gives the kept events after a position; nil if not all of them are kept. f.mu is held.
-func (f *flow) since(after relay.Position) []look.Event {
+func (f *flow) since(after relay.Position) []browse.Event {
 	if after < f.from {
 		return nil
 	}
-	n, _ := slices.BinarySearchFunc(f.kept, after, func(e look.Event, p relay.Position) int {
+	n, _ := slices.BinarySearchFunc(f.kept, after, func(e browse.Event, p relay.Position) int {
 		return int(min(max(e.Position-p, -1), 1))
 	})
 	for n < len(f.kept) && f.kept[n].Position <= after {
 		n++
 	}
-	return append([]look.Event{}, f.kept[n:]...)
+	return append([]browse.Event{}, f.kept[n:]...)
 }
 
 func (f *flow) leave(p *page) {

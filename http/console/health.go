@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 )
 
@@ -16,7 +16,7 @@ import (
 type healthPage struct {
 	Verdict
 	File     survey.FileState
-	Serving  look.Serving
+	Serving  browse.Serving
 	Vitals   *Vitals // nil: the console is a process of its own
 	Plots    []plot
 	Refused  []Count
@@ -89,7 +89,7 @@ func (p *healthPage) judge() Verdict {
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
 	case p.Vitals != nil && !p.Vitals.Accepting:
 		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
-	case p.Vitals == nil && p.Serving == look.NotServed:
+	case p.Vitals == nil && p.Serving == browse.NotServed:
 		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2, Next: []advice{startServer}}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
 		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -128,7 +128,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 		if err := c.explain(ctx, &b, now); err != nil {
 			return nil, err
 		}
-		list, _, err := c.config.Store.Messages(ctx, look.ListQuery{Mecha: state.Address, Direction: relay.In,
+		list, _, err := c.config.Store.Messages(ctx, browse.ListQuery{Mecha: state.Address, Direction: relay.In,
 			State: relay.OnlyPending, Oldest: true, Limit: shownWaiting})
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -117,7 +118,7 @@ func (c *Console) addAnswers(ctx context.Context, p *messagePage, answers []*rel
 	if len(p.Answers) > 0 {
 		return nil
 	}
-	l := look.ListQuery{Mecha: p.To, Peer: p.From, Direction: relay.Out, After: p.ID, Oldest: true, Limit: shownOthers}
+	l := browse.ListQuery{Mecha: p.To, Peer: p.From, Direction: relay.Out, After: p.ID, Oldest: true, Limit: shownOthers}
 	list, _, err := c.find(ctx, l, deadFor)
 	for _, m := range list {
 		row := rowOfMessage(m)
@@ -138,7 +139,7 @@ func (c *Console) addAnswers(ctx context.Context, p *messagePage, answers []*rel
 // its recipient may be at work on that one, the others wait for their turn.
 func (c *Console) judgeBehind(ctx context.Context, p *messagePage, now time.Time) error {
 	oldest, _, err := c.config.Store.Messages(ctx,
-		look.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
+		browse.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
 	if err != nil || len(oldest) == 0 {
 		return err
 	}

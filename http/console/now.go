@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -266,7 +267,7 @@ func (c *Console) rows(ctx context.Context, q query, now time.Time) (all []row, 
 	}
 	pushes, _, err := c.config.Store.NewestPushes(shownRows)
 	if len(events) > 0 { // so that nothing is missing between two rows
-		pushes = slices.DeleteFunc(pushes, func(e look.Event) bool { return e.Step.At.Before(events[0].Step.At) })
+		pushes = slices.DeleteFunc(pushes, func(e browse.Event) bool { return e.Step.At.Before(events[0].Step.At) })
 	}
 	for _, e := range slices.Backward(inOrder(events, pushes)) {
 		if all = append(all, rowOf(e)); len(all) == shownRows {
@@ -287,7 +288,7 @@ func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row
 		list, more, err := c.find(ctx, l, time.Until(end))
 		for _, m := range list {
 			r := rowOfMessage(m)
-			if q.matches(look.Event{Message: m, Step: look.Step{What: look.StepKind(r.What), Status: r.What}}, now) {
+			if q.matches(browse.Event{Message: m, Step: look.Step{What: look.StepKind(r.What), Status: r.What}}, now) {
 				if all = append(all, r); len(all) == shownRows {
 					return all, false, err
 				}
@@ -303,7 +304,7 @@ func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row
 // find lists messages, and those that it has found if the time is over. What does not exist
 // has no messages.
 func (c *Console) find(
-	ctx context.Context, l look.ListQuery, most time.Duration,
+	ctx context.Context, l browse.ListQuery, most time.Duration,
 ) (list []*relay.Message, cut bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -324,7 +325,7 @@ func (c *Console) dead(h *lastHour, now time.Time) (all []row, err error) {
 		return nil, nil
 	}
 	list, err := c.config.Store.Dead(now.Add(-time.Hour), shownDead)
-	slices.SortStableFunc(list, func(a, b look.Event) int { return byTime(b, a) })
+	slices.SortStableFunc(list, func(a, b browse.Event) int { return byTime(b, a) })
 	for _, e := range list {
 		r := rowOf(e)
 		r.Position = "m" + r.Position // the flow may have a row of it, too

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/http/console/operator"
@@ -97,7 +98,7 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := look.Inspect(s.path)
+	in, err := browse.Inspect(s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, err := look.Inspect(s.path)
+		file, err := browse.Inspect(s.path)
 		if err != nil {
 			t.Fatal(err)
 		}

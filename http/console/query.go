@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -101,7 +102,7 @@ func (c *Console) understand(ctx context.Context, text string) (query, error) {
 	if len(q.Refused) == 0 && !strings.HasPrefix(q.Text, "conv_") || id.Check("id") != nil {
 		return q, nil
 	}
-	list, _, err := c.find(ctx, look.ListQuery{Conversation: id, Limit: 1}, searchFor)
+	list, _, err := c.find(ctx, browse.ListQuery{Conversation: id, Limit: 1}, searchFor)
 	if err != nil || len(list) == 0 {
 		return q, err
 	}
@@ -162,7 +163,7 @@ func (q query) empty() bool {
 }
 
 // matches tells whether the query wants an event.
-func (q query) matches(e look.Event, now time.Time) bool {
+func (q query) matches(e browse.Event, now time.Time) bool {
 	m := e.Message
 	switch {
 	case len(q.Refused) > 0:
@@ -212,8 +213,8 @@ func inState(m *relay.Message, f relay.StateFilter) bool {
 func isFailure(status string) bool { return status == "failed" || status == "rejected" }
 
 // list is the part of the query that the store can answer from its tables.
-func (q query) list(now time.Time) look.ListQuery {
-	l := look.ListQuery{Conversation: q.conv, Type: q.kind, State: states[q.state]}
+func (q query) list(now time.Time) browse.ListQuery {
+	l := browse.ListQuery{Conversation: q.conv, Type: q.kind, State: states[q.state]}
 	if l.State == relay.AnyState && isFailure(q.state) {
 		l.State = relay.OnlyDead
 	}

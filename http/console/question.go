@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -20,7 +20,7 @@ func (c *Console) questionOf(ctx context.Context, m *relay.Message) (*relay.Mess
 		return nil, nil
 	}
 	asked, _, err := c.config.Store.Messages(ctx,
-		look.ListQuery{Mecha: m.To, Direction: relay.Out, Before: m.ID, Limit: lookedQuestions})
+		browse.ListQuery{Mecha: m.To, Direction: relay.Out, Before: m.ID, Limit: lookedQuestions})
 	if err != nil {
 		return nil, err
 	}

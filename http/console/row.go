@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -43,7 +44,7 @@ func dated(m *relay.Message, s look.Step) (at look.Step, noticed time.Time) {
 }
 
 // rowOf makes the row of an event.
-func rowOf(e look.Event) row {
+func rowOf(e browse.Event) row {
 	m := e.Message
 	s, noticed := dated(m, e.Step)
 	r := row{time: s.At, Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"),
@@ -84,7 +85,7 @@ func inConversation(m *relay.Message) string {
 }
 
 // rowID tells the rows of a page apart.
-func rowID(e look.Event) string {
+func rowID(e browse.Event) string {
 	if e.Step.What == look.StepPushed {
 		return cursor(e.Position) + "-" + cursor(relay.Position(e.Step.At.UnixMilli())) + "-" + string(e.Step.Key)
 	}
@@ -93,7 +94,7 @@ func rowID(e look.Event) string {
 
 // rowOfMessage is the row of a message in a list: the latest that the message itself tells.
 func rowOfMessage(m *relay.Message) row {
-	e := look.Event{Position: m.Position, Message: m, Step: look.Step{At: m.CreatedAt, What: look.StepAccepted}}
+	e := browse.Event{Position: m.Position, Message: m, Step: look.Step{At: m.CreatedAt, What: look.StepAccepted}}
 	r := rowOf(e)
 	r.Position = "m" + r.Position // a page may have a row of its acceptance, too
 	switch {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 	"relay/db/scratch"
@@ -166,7 +166,7 @@ func (neutral) Path() string { return "/var/lib/relay/relay.db" }
 // show starts the console.
 func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	s.t.Helper()
-	in, err := look.Inspect(s.path)
+	in, err := browse.Inspect(s.path)
 	if err != nil {
 		s.t.Fatal(err)
 	}

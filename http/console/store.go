@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -18,12 +19,12 @@ type Store interface {
 	Overview(ctx context.Context, late time.Time) (survey.Overview, error)
 	Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error)
 	Back(since time.Time, most int) (relay.Position, error)
-	Events(after relay.Position, limit int) ([]look.Event, error)
-	Dead(since time.Time, limit int) ([]look.Event, error)
-	Newest(limit int) ([]look.Event, error)
-	Pushes(after relay.Position, limit int) (list []look.Event, next relay.Position, err error)
-	NewestPushes(limit int) (list []look.Event, next relay.Position, err error)
-	Messages(ctx context.Context, q look.ListQuery) (list []*relay.Message, more bool, err error)
+	Events(after relay.Position, limit int) ([]browse.Event, error)
+	Dead(since time.Time, limit int) ([]browse.Event, error)
+	Newest(limit int) ([]browse.Event, error)
+	Pushes(after relay.Position, limit int) (list []browse.Event, next relay.Position, err error)
+	NewestPushes(limit int) (list []browse.Event, next relay.Position, err error)
+	Messages(ctx context.Context, q browse.ListQuery) (list []*relay.Message, more bool, err error)
 	Message(id relay.MessageID) (*relay.Message, error)
 	Payload(id relay.MessageID) ([]byte, error)
 	Why(ctx context.Context, id relay.MessageID) (*look.Trace, error)

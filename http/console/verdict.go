@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -147,7 +147,7 @@ func (c *Console) judgeStore(v *Verdict, o survey.Overview) {
 		}
 		return
 	}
-	if o.Serving == look.NotServed {
+	if o.Serving == browse.NotServed {
 		v.say(2, "No server has the file open: nobody delivers.")
 		v.Next = []advice{startServer}
 	}

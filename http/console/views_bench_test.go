@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"relay/db"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -32,7 +32,7 @@ func BenchmarkViews(b *testing.B) {
 	s, inspector := mustHaveMany(b, rows)
 	c := s.enter()
 	long, busy := "/conversation/long", "/mecha/m7%5Ebench"
-	list, _, err := inspector.Messages(b.Context(), look.ListQuery{Conversation: "long", Limit: 100})
+	list, _, err := inspector.Messages(b.Context(), browse.ListQuery{Conversation: "long", Limit: 100})
 	if err != nil || len(list) == 0 {
 		b.Fatal(len(list), err)
 	}
@@ -60,7 +60,7 @@ func BenchmarkViews(b *testing.B) {
 }
 
 // mustHaveMany opens a store of many messages and shows it.
-func mustHaveMany(b *testing.B, rows int) (*stage, *look.Inspector) {
+func mustHaveMany(b *testing.B, rows int) (*stage, browse.Inspector) {
 	b.Helper()
 	dir := os.Getenv("RELAY_BENCH_DIR")
 	if dir == "" {
@@ -86,7 +86,7 @@ func mustHaveMany(b *testing.B, rows int) (*stage, *look.Inspector) {
 		s.fill(rows, pending)
 	}
 	s.show(false, "127.0.0.1:0")
-	inspector, err := look.Inspect(s.path)
+	inspector, err := browse.Inspect(s.path)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 	"relay/db/internal/progress"
 	"relay/db/internal/sqlite"
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
 func (i Inspector) Activity(after relay.Position, span time.Duration, limit int) (Activity, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) (Activity, error) { return activity(x, after, span, limit) })
+	return look.See(i, func(x *engine.Rx) (Activity, error) { return activity(x, after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -105,7 +106,7 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 // Back gives the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
 func (i Inspector) Back(since time.Time, most int) (relay.Position, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) (relay.Position, error) {
+	return look.See(i, func(x *engine.Rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
 			at, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?",
@@ -125,14 +126,14 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 	ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
 
 // Newest reads the newest events, up to limit, the oldest first.
-func (i Inspector) Newest(limit int) ([]look.Event, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
+func (i Inspector) Newest(limit int) ([]browse.Event, error) {
+	return look.See(i, func(x *engine.Rx) ([]browse.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
 		at, err := x.C.Number(newestPosition, int64(limit))
 		if err != nil {
 			return nil, err
 		}
-		return look.Events(x, relay.Position(at)-1, limit)
+		return browse.Events(x, relay.Position(at)-1, limit)
 	})
 }
 
@@ -145,13 +146,13 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
-func (i Inspector) Dead(since time.Time, limit int) ([]look.Event, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) ([]look.Event, error) {
+func (i Inspector) Dead(since time.Time, limit int) ([]browse.Event, error) {
+	return look.See(i, func(x *engine.Rx) ([]browse.Event, error) {
 		text, err := messages.WithFailed(x, deadSince)
 		if err != nil {
 			return nil, err
 		}
-		return look.ReceiptEvents(x, x.C.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
+		return browse.ReceiptEvents(x, x.C.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
 	})
 }
 
@@ -166,7 +167,7 @@ const (
 
 // Pushes reads the notes that messages were written to sockets, from the rows after a position,
 // which is none of the shared order; up to about limit of them. next is where to go on.
-func (i Inspector) Pushes(after relay.Position, limit int) (list []look.Event, next relay.Position, err error) {
+func (i Inspector) Pushes(after relay.Position, limit int) (list []browse.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(pushesAfter, int64(after)), after, limit)
 		return err
@@ -175,7 +176,7 @@ func (i Inspector) Pushes(after relay.Position, limit int) (list []look.Event, n
 }
 
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
-func (i Inspector) NewestPushes(limit int) (list []look.Event, next relay.Position, err error) {
+func (i Inspector) NewestPushes(limit int) (list []browse.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
@@ -187,7 +188,7 @@ func (i Inspector) NewestPushes(limit int) (list []look.Event, next relay.Positi
 // removed are left out.
 func pushEvents(
 	x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int,
-) (list []look.Event, next relay.Position, err error) {
+) (list []browse.Event, next relay.Position, err error) {
 	var notes []progress.Pushed
 	last, _, err := progress.ReadPushes(r, limit*newestPushes, func(p progress.Pushed) { notes = append(notes, p) })
 	if next = max(after, last); err != nil {
@@ -201,7 +202,7 @@ func pushEvents(
 			}
 			continue
 		}
-		e := look.Event{Position: p.Message, Message: m, Step: look.Step{At: relay.UnixMilli(p.At), What: look.StepPushed}}
+		e := browse.Event{Position: p.Message, Message: m, Step: look.Step{At: relay.UnixMilli(p.At), What: look.StepPushed}}
 		if err := look.NameKey(x, &e.Step, p.Key); err != nil {
 			return nil, next, err
 		}

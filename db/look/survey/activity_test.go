@@ -7,6 +7,7 @@ import (
 
 	"relay/db/dbtest"
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -34,7 +35,7 @@ func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in, err := look.Inspect(s.Path())
+	in, err := browse.Inspect(s.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

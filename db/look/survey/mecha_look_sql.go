@@ -255,7 +255,7 @@ func (i Inspector) Profiles(ctx context.Context, q ProfileQuery) (p ProfilePage,
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
 func (i Inspector) Listed(ids []relay.MechaNumber) ([]Listed, error) {
-	return look.See(i.Inspector, func(x *engine.Rx) ([]Listed, error) { return listed(x, ids) })
+	return look.See(i, func(x *engine.Rx) ([]Listed, error) { return listed(x, ids) })
 }
 
 func listed(x *engine.Rx, ids []relay.MechaNumber) (all []Listed, err error) {

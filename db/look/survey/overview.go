@@ -6,7 +6,7 @@ package survey
 import (
 	"time"
 
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -22,7 +22,7 @@ type Overview struct {
 	More    bool  // a box has More: Pending is the least that there can be
 	// Serving tells whether a server has the file open, and DiskFree how many bytes are left on
 	// its disk to an ordinary user; -1: the file system does not tell.
-	Serving  look.Serving
+	Serving  browse.Serving
 	DiskFree int64
 }
 

@@ -2,15 +2,20 @@ package survey
 
 import (
 	"context"
+	"encoding/base32"
+	"encoding/binary"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
+	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -30,7 +35,7 @@ var (
 )
 
 // Inspector is an Inspector with the reads of package console.
-type Inspector struct{ *look.Inspector }
+type Inspector struct{ browse.Inspector }
 
 // Overview tells what waits for whom. Messages that were accepted before late count in
 // Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
@@ -62,7 +67,7 @@ func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, er
 	if err != nil {
 		return o, err
 	}
-	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), look.DiskFree(i.Path())
+	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), diskFree(i.Path())
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
@@ -139,9 +144,9 @@ func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 
 // seen reads how many live keys a Mecha has, and when it was seen last.
 func (v *overview) seen(x *engine.Rx, id relay.MechaNumber) (liveKeys int, at time.Time, err error) {
-	h, err := look.HealthOf(x, id)
+	h, err := browse.HealthOf(x, id)
 	if err == nil {
-		at, err = look.SawSend(x, h.Used, max(h.Sent, v.sent[int64(id)]))
+		at, err = browse.SawSend(x, h.Used, max(h.Sent, v.sent[int64(id)]))
 	}
 	return h.LiveKeys, at, err
 }
@@ -190,9 +195,9 @@ func (v *overview) box(x *engine.Rx, id int64) (b Box, err error) {
 	if b.Mecha, err = engine.Address(x, id); err != nil {
 		return b, err
 	}
-	h, err := look.HealthOf(x, b.Number)
+	h, err := browse.HealthOf(x, b.Number)
 	if b.Removed, b.LiveKeys = h.Removed, h.LiveKeys; err == nil {
-		b.LastSeen, err = look.SawSend(x, h.Used, max(h.Sent, v.sent[id]))
+		b.LastSeen, err = browse.SawSend(x, h.Used, max(h.Sent, v.sent[id]))
 	}
 	if err != nil {
 		return b, err
@@ -276,7 +281,7 @@ const (
 
 // FileState looks at the file.
 func (i Inspector) FileState() (s FileState, err error) {
-	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), look.DiskFree(i.Path())
+	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), diskFree(i.Path())
 	if info, err := os.Stat(i.Path()); err == nil {
 		s.File = info.Size()
 	}
@@ -306,4 +311,21 @@ func (i Inspector) FileState() (s FileState, err error) {
 		return err
 	})
 	return s, err
+}
+
+// diskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
+func diskFree(path string) int64 {
+	free, err := platform.FreeDisk(filepath.Dir(path))
+	if err != nil {
+		return -1
+	}
+	return free
+}
+
+// Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's
+// secret: every process that reads the file gets the same one, and nobody else can guess it.
+func (i Inspector) Name(purpose string) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(i.IDs.Hash('n', 0, []byte(purpose))))
+	b = binary.BigEndian.AppendUint64(b, uint64(i.IDs.Hash('n', 1, []byte(purpose))))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:10]))
 }

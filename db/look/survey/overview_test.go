@@ -8,7 +8,7 @@ import (
 
 	"relay/db"
 	"relay/db/dbtest"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/look/survey"
 	"relay/db/relay"
 )
@@ -77,7 +77,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		in, err := look.Inspect(path)
+		in, err := browse.Inspect(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 func TestNoPushesEndWhereAllDo(t *testing.T) {
 	d := dbtest.Open(t)
 	k := dbtest.Issue(t, d, "alice^demo")
-	in, err := look.Inspect(d.Path())
+	in, err := browse.Inspect(d.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"relay/db/dbtest"
-	"relay/db/look"
+	"relay/db/look/browse"
 )
 
 // What a console shows of all Mechas, and of the newest events, is read by ranges of an index, so
 // that it costs what it shows. Nothing is sorted but what was just read.
 func TestTheConsoleReadsRanges(t *testing.T) {
-	in, err := look.Inspect(dbtest.Open(t).Path())
+	in, err := browse.Inspect(dbtest.Open(t).Path())
 	if err != nil {
 		t.Fatal(err)
 	}

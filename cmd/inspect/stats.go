@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -26,7 +26,7 @@ again, so that the server's log stays short, and takes several times as long.`,
 		Example: "  relay stats\n  relay stats --json | jq .messages.pending",
 		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.WithInspector(func(in *look.Inspector) error {
+			return a.read(func(in browse.Inspector) error {
 				s, err := in.Stats(cmd.Context())
 				if err != nil {
 					return err
@@ -93,7 +93,7 @@ type busyJSON struct {
 	Pending  int           `json:"pending"`
 }
 
-func (a *app) printStatsJSON(s look.Stats, f files) error {
+func (a *app) printStatsJSON(s browse.Stats, f files) error {
 	f.Free = s.FreeBytes
 	var oldest any
 	if s.Oldest != "" {
@@ -115,7 +115,7 @@ func (a *app) printStatsJSON(s look.Stats, f files) error {
 	})
 }
 
-func (a *app) printStats(s look.Stats, f files, now time.Time) error {
+func (a *app) printStats(s browse.Stats, f files, now time.Time) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(a.Stdout, "%-10s "+format+"\n", append([]any{name}, args...)...)
 	}

@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -33,7 +34,7 @@ to about a minute. GET /api/v1/messages/ID/trace, which asks the server, knows.`
 			if limit < 1 {
 				return cli.Usagef("--limit must be at least 1")
 			}
-			return a.WithInspector(func(in *look.Inspector) error {
+			return a.read(func(in browse.Inspector) error {
 				if !strings.Contains(args[0], "^") {
 					return a.whyMessage(cmd.Context(), in, relay.MessageID(args[0]))
 				}
@@ -62,7 +63,7 @@ func judge(t *look.Trace) verdictJSON {
 	return verdictJSON{v.Code, v.Text, show.OptionalTime(v.Since)}
 }
 
-func (a *app) whyMessage(ctx context.Context, in *look.Inspector, id relay.MessageID) error {
+func (a *app) whyMessage(ctx context.Context, in browse.Inspector, id relay.MessageID) error {
 	t, err := in.Trace(ctx, id)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (a *app) whyMessage(ctx context.Context, in *look.Inspector, id relay.Messa
 	return err
 }
 
-func (a *app) whyMecha(ctx context.Context, in *look.Inspector, address relay.Address, limit int) error {
+func (a *app) whyMecha(ctx context.Context, in browse.Inspector, address relay.Address, limit int) error {
 	w, err := in.Waiting(ctx, address, limit)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (a *app) whyMecha(ctx context.Context, in *look.Inspector, address relay.Ad
 	return nil
 }
 
-func (a *app) printWaiting(w *look.Waiting, health string) error {
+func (a *app) printWaiting(w *browse.Waiting, health string) error {
 	type message struct {
 		MessageID relay.MessageID `json:"message_id"`
 		From      relay.Address   `json:"from"`
@@ -131,7 +132,7 @@ func (a *app) printWaiting(w *look.Waiting, health string) error {
 }
 
 // health says in one sentence how a Mecha is, and what waits for it.
-func health(w *look.Waiting, now time.Time) string {
+func health(w *browse.Waiting, now time.Time) string {
 	var how string
 	switch {
 	case w.Removed:
@@ -147,7 +148,7 @@ func health(w *look.Waiting, now time.Time) string {
 }
 
 // backlog says how many messages wait, and what is known of them.
-func backlog(w *look.Waiting, now time.Time) string {
+func backlog(w *browse.Waiting, now time.Time) string {
 	if w.Pending == 0 {
 		return "nothing waits for it"
 	}

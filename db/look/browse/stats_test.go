@@ -1,4 +1,4 @@
-package look_test
+package browse_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"relay/db/dbtest"
 	"relay/db/internal/engine"
 	"relay/db/internal/sqlite"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -17,7 +17,7 @@ import (
 // start its log again meanwhile. Each message counts once, in the state that it has when it is read,
 // and those that come later do not count.
 func TestStatsReadInSeveralViews(t *testing.T) {
-	t.Cleanup(look.ShortViews())
+	t.Cleanup(browse.ShortViews())
 	d := dbtest.Open(t)
 	alice, bob := dbtest.Issue(t, d, "alice^demo"), dbtest.Issue(t, d, "bob^demo")
 	nonce := relay.NonceHash(0)
@@ -46,13 +46,9 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	for range many {
 		ids = append(ids, send())
 	}
-	in, err := look.Inspect(d.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
+	in := open(t, d.Path())
 
-	c := look.NewCount()
+	c := browse.NewCount()
 	see := func(f func(*engine.Rx) error) {
 		t.Helper()
 		if err := in.Point(t.Context(), f); err != nil {
@@ -83,7 +79,7 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	if _, err := in.Stats(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
-	want := []look.Busy{{Mecha: "alice^demo", Sent: many + 1}, {Mecha: "bob^demo", Received: many + 1, Pending: many - 1}}
+	want := []browse.Busy{{Mecha: "alice^demo", Sent: many + 1}, {Mecha: "bob^demo", Received: many + 1, Pending: many - 1}}
 	if len(s.Busiest) != 2 || s.Busiest[0] != want[0] || s.Busiest[1] != want[1] {
 		t.Errorf("busiest: %+v, want %+v", s.Busiest, want)
 	}
@@ -106,12 +102,8 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in, err := look.Inspect(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	c := look.NewCount()
+	in := open(t, path)
+	c := browse.NewCount()
 	for _, f := range []func(*engine.Rx) error{c.FindLast, c.CountMessages} {
 		if err := in.Point(t.Context(), f); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package look
+package browse
 
 import (
 	"cmp"
@@ -49,7 +49,7 @@ var statsView = 20 * time.Millisecond
 // begins, about a million a second, in many short views: so each message counts once, in the state
 // that it has when it is read. Beside a server it pauses between them (scan), and takes several
 // times as long. The end of ctx ends it between two views. Error: also that of ctx.
-func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
+func (i Inspector) Stats(ctx context.Context) (Stats, error) {
 	c, view := statsCount{busy: map[int64]*Busy{}}, i.Point
 	if i.Server() != NotServed {
 		view = i.Scan

@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -38,7 +39,7 @@ message, its sender and its recipient.`,
 			if last < 0 {
 				return cli.Usagef("--last must not be negative")
 			}
-			return a.WithInspector(func(in *look.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
+			return a.read(func(in browse.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
 		},
 	}
 	cmd.Flags().StringVar(&mecha, "mecha", "", "only messages that this `address` sends or receives")
@@ -53,7 +54,7 @@ const (
 )
 
 // tail prints events until ctx ends.
-func (a *app) tail(ctx context.Context, in *look.Inspector, only relay.Address, last int) error {
+func (a *app) tail(ctx context.Context, in browse.Inspector, only relay.Address, last int) error {
 	at, err := in.Latest()
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (a *app) tail(ctx context.Context, in *look.Inspector, only relay.Address, 
 	for {
 		changed, err := in.Changed()
 		for err == nil && changed {
-			var events []look.Event
+			var events []browse.Event
 			if events, err = in.Events(at, tailPage); err != nil {
 				break
 			}
@@ -93,16 +94,16 @@ func (a *app) tail(ctx context.Context, in *look.Inspector, only relay.Address, 
 }
 
 // printLast prints the latest n messages as accepted.
-func (a *app) printLast(ctx context.Context, in *look.Inspector, only relay.Address, n int) error {
+func (a *app) printLast(ctx context.Context, in browse.Inspector, only relay.Address, n int) error {
 	if n == 0 {
 		return nil
 	}
-	list, _, err := in.Messages(ctx, look.ListQuery{Mecha: only, Limit: n})
+	list, _, err := in.Messages(ctx, browse.ListQuery{Mecha: only, Limit: n})
 	if err != nil {
 		return err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		e := look.Event{Message: list[i], Step: look.Step{At: list[i].CreatedAt, What: look.StepAccepted}}
+		e := browse.Event{Message: list[i], Step: look.Step{At: list[i].CreatedAt, What: look.StepAccepted}}
 		if err := a.printEvent(e); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ type eventJSON struct {
 	Bytes          int                  `json:"payload_bytes"`
 }
 
-func (a *app) printEvent(e look.Event) error {
+func (a *app) printEvent(e browse.Event) error {
 	m, s := e.Message, e.Step
 	if a.JSON {
 		return a.PrintJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,

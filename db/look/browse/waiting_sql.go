@@ -1,4 +1,4 @@
-package look
+package browse
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"relay/db/internal/mailbox"
 	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
 // Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
 // in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
 // and that of ctx.
-func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Waiting, error) {
+func (i Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Waiting, error) {
 	id, err := i.Number(a)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Wa
 			return nil, err
 		}
 	}
-	if _, err := complete(ctx, gently{i}, math.MaxInt, w.Oldest...); err != nil {
+	if _, err := look.Complete(ctx, gently{i}, math.MaxInt, w.Oldest...); err != nil {
 		return nil, err
 	}
 	for _, t := range w.Oldest {
@@ -44,6 +45,11 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Wa
 	}
 	return w, nil
 }
+
+// gently is an Inspector for many short reads in a row: each of them waits first, as a scan does.
+type gently struct{ Inspector }
+
+func (g gently) Point(ctx context.Context, f func(*engine.Rx) error) error { return g.Scan(ctx, f) }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
 func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, most int) error {
@@ -57,7 +63,7 @@ func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, most int) error {
 		return err
 	}
 	for _, m := range oldest {
-		t, err := trace(x, m)
+		t, err := look.TraceOf(x, m)
 		if err != nil {
 			return err
 		}
@@ -74,10 +80,11 @@ type Health struct {
 	Sent     relay.Position // its newest message in the index tables
 }
 
-const mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
+const mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + look.LiveKey + "), (" +
 	"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id " +
 	"WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
 
+// HealthOf reads the health of a Mecha.
 func HealthOf(x *engine.Rx, id relay.MechaNumber) (h Health, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {
 		h = Health{!r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))}

@@ -1,29 +1,25 @@
-package look_test
+package browse_test
 
 import (
 	"strings"
 	"testing"
 
 	"relay/db/dbtest"
-	"relay/db/look"
+	"relay/db/look/browse"
 )
 
 // What is read of a Mecha costs its rows alone.
 func TestTheStateOfAMechaIsReadByIndexes(t *testing.T) {
 	number := int64(1)
-	in, err := look.Inspect(dbtest.Open(t).Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
+	in := open(t, dbtest.Open(t).Path())
 	for _, q := range []struct {
 		text string
 		args []any
 		want []string
 	}{
-		{look.MechaHealth, []any{number, number}, []string{"SEARCH k USING INDEX mecha_key_mecha (mecha=?)",
+		{browse.MechaHealth, []any{number, number}, []string{"SEARCH k USING INDEX mecha_key_mecha (mecha=?)",
 			"SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
-		{look.SentItself, []any{number}, []string{"SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",
+		{browse.SentItself, []any{number}, []string{"SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",
 			"SEARCH k USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH key_use USING INTEGER PRIMARY KEY (rowid=?)"}},
 	} {
 		plan := dbtest.Plan(t, in, q.text, q.args...)
@@ -36,4 +32,15 @@ func TestTheStateOfAMechaIsReadByIndexes(t *testing.T) {
 			t.Errorf("a whole table is read:\n%s", plan)
 		}
 	}
+}
+
+// open opens a file for reading until the end of the test.
+func open(t *testing.T, path string) browse.Inspector {
+	t.Helper()
+	in, err := browse.Inspect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return in
 }

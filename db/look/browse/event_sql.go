@@ -1,4 +1,4 @@
-package look
+package browse
 
 import (
 	"cmp"
@@ -7,13 +7,14 @@ import (
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
 // Latest gives the position of the last event; 0 if there is none. Events goes on from
 // there.
-func (i *Inspector) Latest() (relay.Position, error) {
-	return See(i, func(x *engine.Rx) (relay.Position, error) {
+func (i Inspector) Latest() (relay.Position, error) {
+	return look.See(i, func(x *engine.Rx) (relay.Position, error) {
 		p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) " +
 			"FROM receipt), 0))")
 		return relay.Position(p), err
@@ -22,10 +23,11 @@ func (i *Inspector) Latest() (relay.Position, error) {
 
 // Events reads up to limit events after a position, in commit order. If it gives fewer
 // than limit, there are no more.
-func (i *Inspector) Events(after relay.Position, limit int) ([]Event, error) {
-	return See(i, func(x *engine.Rx) ([]Event, error) { return Events(x, after, limit) })
+func (i Inspector) Events(after relay.Position, limit int) ([]Event, error) {
+	return look.See(i, func(x *engine.Rx) ([]Event, error) { return Events(x, after, limit) })
 }
 
+// Events reads up to limit events after a position in one transaction.
 func Events(x *engine.Rx, after relay.Position, limit int) ([]Event, error) {
 	some, err := messages.After(x, after, limit)
 	if err != nil {
@@ -38,7 +40,8 @@ func Events(x *engine.Rx, after relay.Position, limit int) ([]Event, error) {
 		return nil, err
 	}
 	for _, m := range some {
-		list = append(list, Event{Position: m.Position, Message: m, Step: Step{At: m.CreatedAt, What: StepAccepted}})
+		accepted := look.Step{At: m.CreatedAt, What: look.StepAccepted}
+		list = append(list, Event{Position: m.Position, Message: m, Step: accepted})
 	}
 	slices.SortFunc(list, func(a, b Event) int { return cmp.Compare(a.Position, b.Position) })
 	return list[:min(len(list), limit)], nil
@@ -56,7 +59,7 @@ func ReceiptEvents(x *engine.Rx, r *sqlite.Rows) (list []Event, err error) {
 	}
 	for n := range list {
 		e := &list[n]
-		if e.Step, _, err = ReadStep(x, int64(e.Position)); err != nil {
+		if e.Step, _, err = look.ReadStep(x, int64(e.Position)); err != nil {
 			return nil, err
 		}
 		if e.Message, err = messages.At(x, of[n]); err != nil {

@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -34,7 +35,7 @@ notes.`,
 		Example: "  relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7",
 		Args:    cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithInspector(func(in *look.Inspector) error {
+			return a.read(func(in browse.Inspector) error {
 				t, err := in.Trace(cmd.Context(), relay.MessageID(args[0]))
 				if err != nil {
 					return err

@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -43,7 +43,7 @@ func (a *app) messageShow() *cobra.Command {
   relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --raw | jq .`,
 		Args: cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.WithInspector(func(in *look.Inspector) error {
+			return a.read(func(in browse.Inspector) error {
 				m, err := in.Message(relay.MessageID(args[0]))
 				if err != nil {
 					return err
@@ -100,9 +100,9 @@ line.`,
 			if limit < 1 {
 				return cli.Usagef("--limit must be at least 1")
 			}
-			return a.WithInspector(func(in *look.Inspector) error {
+			return a.read(func(in browse.Inspector) error {
 				return a.printConversation(cmd.Context(), in,
-					look.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
+					browse.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
@@ -111,7 +111,7 @@ line.`,
 	return cmd
 }
 
-func (a *app) printConversation(ctx context.Context, in *look.Inspector, q look.ListQuery) error {
+func (a *app) printConversation(ctx context.Context, in browse.Inspector, q browse.ListQuery) error {
 	list, more, err := in.Messages(ctx, q)
 	if err != nil {
 		return err

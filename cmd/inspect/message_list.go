@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
 // listFlags are the flags of message list, and the query that they make.
 type listFlags struct {
-	look.ListQuery
+	browse.ListQuery
 	mecha, peer, conversation, before, after string
 	state, direction, since, until           string
 	dead, overdue                            bool
@@ -39,7 +39,7 @@ next page comes with --before and the id in the last line.`,
 			if err := l.read(time.Now()); err != nil {
 				return err
 			}
-			return a.WithInspector(func(in *look.Inspector) error { return a.printMessages(cmd.Context(), in, l.ListQuery) })
+			return a.read(func(in browse.Inspector) error { return a.printMessages(cmd.Context(), in, l.ListQuery) })
 		},
 	}
 	f := cmd.Flags()
@@ -145,7 +145,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, cli.Usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
 }
 
-func (a *app) printMessages(ctx context.Context, in *look.Inspector, q look.ListQuery) error {
+func (a *app) printMessages(ctx context.Context, in browse.Inspector, q browse.ListQuery) error {
 	list, more, err := in.Messages(ctx, q)
 	if err != nil {
 		return err

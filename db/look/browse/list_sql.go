@@ -1,4 +1,4 @@
-package look
+package browse
 
 import (
 	"bytes"
@@ -7,28 +7,28 @@ import (
 	"time"
 
 	"relay/db/file"
-	"relay/db/internal/directory"
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
 	"relay/db/internal/sqlite"
+	"relay/db/look"
 	"relay/db/relay"
 )
 
 // Message reads the record of any message, without its payload. Error: MessageNotFound.
-func (i *Inspector) Message(id relay.MessageID) (*relay.Message, error) {
-	return See(i, func(x *engine.Rx) (*relay.Message, error) { return messages.ByID(x, id) })
+func (i Inspector) Message(id relay.MessageID) (*relay.Message, error) {
+	return look.See(i, func(x *engine.Rx) (*relay.Message, error) { return messages.ByID(x, id) })
 }
 
 // Payload reads the exact bytes of any message. Error: MessageNotFound.
-func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
-	return See(i, func(x *engine.Rx) ([]byte, error) { return messages.PayloadFor(x, id, nil) })
+func (i Inspector) Payload(id relay.MessageID) ([]byte, error) {
+	return look.See(i, func(x *engine.Rx) ([]byte, error) { return messages.PayloadFor(x, id, nil) })
 }
 
 // Messages lists up to q.Limit messages. more tells that further ones match. It reads
 // the file in several views, so under a server's writes the list is not of one state of
 // the file. The end of ctx ends it between two views; then the list has what was found until
 // then. Errors: MechaNotFound, CursorNotFound, and that of ctx.
-func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Message, more bool, err error) {
+func (i Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Message, more bool, err error) {
 	h, err := i.history(q)
 	if err != nil {
 		return nil, false, err
@@ -58,7 +58,7 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Me
 }
 
 // history makes the query for the pages of a list. Error: MechaNotFound.
-func (i *Inspector) history(q ListQuery) (h relay.HistoryQuery, err error) {
+func (i Inspector) history(q ListQuery) (h relay.HistoryQuery, err error) {
 	h = relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
 		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
 		Priority: q.Priority, Descending: !q.Oldest}
@@ -75,8 +75,8 @@ func (i *Inspector) history(q ListQuery) (h relay.HistoryQuery, err error) {
 }
 
 // Number finds a Mecha, even if it was removed. Error: MechaNotFound.
-func (i *Inspector) Number(a relay.Address) (relay.MechaNumber, error) {
-	id, err := See(i, func(x *engine.Rx) (int64, error) {
+func (i Inspector) Number(a relay.Address) (relay.MechaNumber, error) {
+	id, err := look.See(i, func(x *engine.Rx) (int64, error) {
 		return x.C.Number("SELECT id FROM mecha WHERE address = ?", string(a))
 	})
 	if err == nil && id == 0 {
@@ -98,7 +98,7 @@ func keepStatus(p *relay.Page, status string) {
 const textBytes = 4 << 20 // bytes of payloads that are read in one view; a single payload may have more
 
 // withText gives the messages of a list whose payload has the text.
-func (i *Inspector) withText(
+func (i Inspector) withText(
 	ctx context.Context, list []*relay.Message, text string,
 ) (found []*relay.Message, err error) {
 	lower := bytes.ToLower([]byte(text))
@@ -129,42 +129,23 @@ func (i *Inspector) withText(
 }
 
 // Acts reads the audit log from a time on, the oldest act first.
-func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
-	return See(i, func(x *engine.Rx) ([]relay.NotedAct, error) { return file.ReadActs(x.C, since) })
-}
-
-// Directory gives up to limit registered Mechas, by address, those after an address,
-// without their cards.
-func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
-	return See(i, func(x *engine.Rx) ([]relay.Entry, error) {
-		return directory.Entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?",
-			string(after), int64(limit))
-	})
+func (i Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
+	return look.See(i, func(x *engine.Rx) ([]relay.NotedAct, error) { return file.ReadActs(x.C, since) })
 }
 
 // Addresses lists up to limit registered addresses that begin with prefix, sorted.
-func (i *Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) {
-	return See(i, func(x *engine.Rx) ([]relay.Address, error) {
+func (i Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) {
+	return look.See(i, func(x *engine.Rx) ([]relay.Address, error) {
 		r := x.C.Query("SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 "+
 			"ORDER BY address LIMIT ?2", prefix, int64(limit))
 		return engine.All(r, func(r *sqlite.Rows) relay.Address { return relay.Address(r.Text(0)) })
 	})
 }
 
-// Entry reads one Mecha with its card. Error: MechaNotFound.
-func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
-	return See(i, func(x *engine.Rx) (relay.Entry, error) { return directory.ReadEntry(x, a) })
-}
-
-// KeysOf lists the keys of one address, or all if it is "", the oldest first.
-func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
-	return See(i, func(x *engine.Rx) ([]*relay.Key, error) { return directory.KeysOf(x, a) })
-}
-
 // Answers lists the first messages that name a message as the one that they answer. Error:
 // MessageNotFound.
-func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
-	return See(i, func(x *engine.Rx) ([]*relay.Message, error) {
+func (i Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
+	return look.See(i, func(x *engine.Rx) ([]*relay.Message, error) {
 		m, err := messages.ByID(x, id)
 		if err != nil {
 			return nil, err

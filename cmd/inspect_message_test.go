@@ -15,15 +15,6 @@ import (
 	"relay/http/docs"
 )
 
-// lines reads the JSON lines that a command printed.
-func lines[T any](t testing.TB, out string) (all []T) {
-	t.Helper()
-	for line := range strings.Lines(out) {
-		all = append(all, parse[T](t, []byte(line)))
-	}
-	return all
-}
-
 // step is an event as trace and tail print it with --json.
 type step struct {
 	At        string `json:"at"`

@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/db/look"
+	"relay/db/look/browse"
 	"relay/db/relay"
 )
 
@@ -34,7 +34,7 @@ may change its log, too.`,
 			if err != nil {
 				return err
 			}
-			return a.WithInspector(func(in *look.Inspector) error {
+			return a.read(func(in browse.Inspector) error {
 				acts, err := in.Acts(from)
 				if err != nil {
 					return err

@@ -1,0 +1,35 @@
+package browse
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"relay/db/lock"
+)
+
+// Serving tells whether a process serves a file.
+type Serving int8
+
+// What is known.
+const (
+	ServingUnknown Serving = iota // the system does not tell
+	Served
+	NotServed
+)
+
+// Server tells whether a process serves the file, by the lock that it would have.
+func (i Inspector) Server() Serving {
+	real, err := filepath.EvalSymlinks(i.Path())
+	if err != nil {
+		return ServingUnknown
+	}
+	held, err := lock.IsHeld(real + ".lock")
+	switch {
+	case held:
+		return Served
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return NotServed
+	}
+	return ServingUnknown // this system does not tell
+}
