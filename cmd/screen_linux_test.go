@@ -296,7 +296,7 @@ func leaves(t *testing.T) (all []string) {
 // bytes that were sent.
 func TestJSONOnATerminalKeepsItsValue(t *testing.T) {
 	t.Parallel()
-	newCast(t).wantSameJSON("message show $ID --payload", "message show $ID --payload --json", "message show $ID --raw", "mecha show bob^x", "mecha profile get bob^x")
+	newCast(t).wantSameJSON(present("message show $ID --payload", "message show $ID --payload --json", "message show $ID --raw", "mecha show bob^x", "mecha profile get bob^x")...)
 }
 
 func (c *cast) wantSameJSON(calls ...string) {
