@@ -2,5 +2,5 @@ package main
 
 // debts are the sizes that are still above their limits (TestSizes).
 var debts = []size{
-	{"core", "lines of the core", 42000},
+	{"core", "lines of the core", 40500},
 }
