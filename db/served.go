@@ -185,7 +185,10 @@ func askServer(
 	if text != nil {
 		err = cmp.Or(err, json.Unmarshal(text, &so))
 	}
-	if isGone(err) {
+	switch {
+	case errors.Is(err, admin.ErrNoServer):
+		err = errors.New("the relay that serves it does not answer; nothing was done")
+	case isGone(err):
 		err = errors.New("the server has stopped before this was done: run the command again")
 	}
 	if err != nil && ctx.Err() == nil {

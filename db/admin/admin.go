@@ -5,7 +5,7 @@
 // Only a user who may write the file may open the socket. On Windows, which has had such sockets
 // since 2018, the rights of the folder decide. The command must also send a greeting that only
 // readers of this file know. So nobody can write without reading the file, and no command can
-// reach the server of another file.
+// reach the server of another file that is not a copy of it.
 //
 // A command sends the version of the protocol and the greeting. The server answers with a line of
 // JSON whose n is 0. Then the command sends its requests: the length, then 'w' and a write, or 'q'
@@ -38,7 +38,8 @@ const (
 	// next one later.
 	AtOnce    = 256
 	mostConns = 128                    // commands at the same time
-	endsIn    = 2 * time.Second        // in which a command must take its last answers when the server stops
+	greetsIn  = 5 * time.Second        // in which a command must send the greeting
+	endsIn    = 2 * time.Second        // in which a command must take an answer when the server stops
 	again     = 100 * time.Millisecond // the pause after a connection that could not be taken
 	mostPath  = 100                    // bytes of the path of a Unix socket, on every system
 )
@@ -80,6 +81,9 @@ func short(socket string) (name string, done func(), err error) {
 		temp = "/tmp" // TMPDIR is long, too
 	}
 	dir, err := os.MkdirTemp(temp, "relay-")
+	if err != nil { // TMPDIR may name a folder that is not there
+		dir, err = os.MkdirTemp("/tmp", "relay-")
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -216,29 +220,26 @@ func (s *Server) serve(c net.Conn) {
 	}()
 	r := bufio.NewReader(c)
 	hello := make([]byte, 1+len(s.greeting))
+	s.readWithin(c, greetsIn)
 	if _, err := io.ReadFull(r, hello); err != nil || string(hello[1:]) != string(s.greeting) {
 		c.Close()
 		return
 	}
+	s.readWithin(c, 0)
 	if hello[0] != version {
 		s.end(c, relay.Errorf(relay.InvalidRequest, "the relay that serves the file is of another version than this command"))
 		return
 	}
 	t := talk{Server: s, answers: make(chan answer, AtOnce), places: make(chan struct{}, AtOnce)}
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		lines := json.NewEncoder(c)
-		_ = lines.Encode(answer{}) // an error, here and below, means that the command has gone
-		for a := range t.answers {
-			_ = lines.Encode(a)
-			<-t.places
-		}
-	}()
+	written := make(chan error)
+	go func() { written <- t.write(c) }()
 	err := t.take(r)
 	close(t.answers)
-	<-written
+	failed := <-written
 	switch {
+	case failed != nil: // the command does not know of all outcomes, and must not take them for not done
+		c.Close()
+		return
 	case s.ctx.Err() != nil:
 		err = errStops()
 	case err != io.EOF:
@@ -250,12 +251,44 @@ func (s *Server) serve(c net.Conn) {
 	s.end(c, err)
 }
 
+// readWithin gives a command some time to send what is read next; 0: any time. After Close nothing
+// more is read.
+func (s *Server) readWithin(c net.Conn, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ctx.Err() != nil: // Close has set the deadline
+	case d == 0:
+		c.SetReadDeadline(time.Time{})
+	default:
+		c.SetReadDeadline(time.Now().Add(d))
+	}
+}
+
 // A talk is with one command.
 type talk struct {
 	*Server
 	answers chan answer
 	places  chan struct{} // of the answers, which are taken before
 	under   sync.WaitGroup
+}
+
+// write writes the answers until there are no more. While the server stops, the command must take each of
+// them in time; the answers may come late, since each waits for its outcome. Error: an answer that could
+// not be written; the command has gone, or reads nothing.
+func (t *talk) write(c net.Conn) error {
+	lines := json.NewEncoder(c)
+	failed := lines.Encode(answer{})
+	for a := range t.answers {
+		if t.ctx.Err() != nil {
+			c.SetWriteDeadline(time.Now().Add(endsIn))
+		}
+		if failed == nil {
+			failed = lines.Encode(a)
+		}
+		<-t.places
+	}
+	return failed
 }
 
 // take takes the requests of a connection until it ends, and waits for their outcomes. Error: why
@@ -317,8 +350,10 @@ func readRequest(r *bufio.Reader) ([]byte, error) {
 	if n > MostBytes {
 		return nil, errors.New("a request is too long")
 	}
-	request := make([]byte, n)
-	_, err = io.ReadFull(r, request)
+	request, err := io.ReadAll(io.LimitReader(r, int64(n))) // which takes memory for what is there
+	if err == nil && uint64(len(request)) < n {
+		err = io.ErrUnexpectedEOF
+	}
 	return request, err
 }
 

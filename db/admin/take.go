@@ -12,8 +12,12 @@ import (
 	"relay/db/relay"
 )
 
-// ErrServed refuses a file that another process serves.
-var ErrServed = errors.New("is already being served by another process")
+// The errors of a file that another process has. A message begins with the path.
+var (
+	ErrServed = errors.New("is already being served by another process")
+	ErrInUse  = errors.New("is in use: another command works on it, " +
+		"or the relay that serves it takes no commands (its log says why); nothing was done")
+)
 
 const (
 	takeFor   = 10 * time.Second // how long a process waits for a file that another has, or whose server starts or stops
@@ -32,12 +36,8 @@ func Take(path string, serve bool) (*file.Locked, *Client, error) {
 		switch {
 		case !errors.Is(err, lock.ErrHeld):
 			return held, nil, err
-		case time.Now().Before(end):
-		case serve:
-			return nil, nil, fmt.Errorf("%s %w", path, ErrServed)
-		default:
-			return nil, nil, fmt.Errorf("%s is in use: another command works on it, "+
-				"or the relay that serves it takes no commands (its log says why); nothing was done", path)
+		case !time.Now().Before(end):
+			return nil, nil, fmt.Errorf("%s %w", path, ErrInUse)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -87,6 +88,22 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 	if err != nil {
 		return cli.Plain(err)
 	}
+	if err := a.printKey(k); err != nil {
+		return fmt.Errorf("the key was issued, but could not be printed: %w; revoke it: relay key revoke %s", err, k.ID)
+	}
+	if a.JSON {
+		return nil
+	}
+	note := "id " + string(k.ID)
+	if !k.ExpiresAt.IsZero() {
+		note += ", expires " + relay.FormatTime(k.ExpiresAt)
+	}
+	_, err = fmt.Fprintf(a.Stderr, "(%s; keep the key now, it is not shown again)\n", note)
+	return err
+}
+
+// printKey prints what only the answer to a request for a key shows: its text and secret.
+func (a *app) printKey(k relay.IssuedKey) error {
 	if a.JSON {
 		return a.PrintJSON(struct {
 			KeyID     relay.KeyID   `json:"key_id"`
@@ -98,15 +115,11 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 		}{k.ID, k.Mecha.Address, k.Text, show.Optional(k.Secret), relay.FormatTime(k.CreatedAt),
 			show.OptionalTime(k.ExpiresAt)})
 	}
-	fmt.Fprintf(a.Stdout, "%s  %s\n", k.Mecha.Address, k.Text)
+	text := fmt.Sprintf("%s  %s\n", k.Mecha.Address, k.Text)
 	if k.Secret != "" {
-		fmt.Fprintf(a.Stdout, "%s  %s\n", strings.Repeat(" ", len(k.Mecha.Address)), k.Secret)
+		text += fmt.Sprintf("%s  %s\n", strings.Repeat(" ", len(k.Mecha.Address)), k.Secret)
 	}
-	note := "id " + string(k.ID)
-	if !k.ExpiresAt.IsZero() {
-		note += ", expires " + relay.FormatTime(k.ExpiresAt)
-	}
-	_, err = fmt.Fprintf(a.Stderr, "(%s; keep the key now, it is not shown again)\n", note)
+	_, err := io.WriteString(a.Stdout, text)
 	return err
 }
 

@@ -88,6 +88,10 @@ func Open(path string, r Role) (*Conn, error) {
 		sqlite.StrictPragmas(true)
 		countNoRoom()
 	})
+	path, err := filepath.Abs(path) // a URL has no other
+	if err != nil {
+		return nil, err
+	}
 	connector, err := sqlite.NewConnector(dsn(path, r))
 	if err != nil {
 		return nil, err
@@ -129,7 +133,7 @@ const busyTimeout = "10000"
 // cacheSize is in KiB, which the sign says.
 const cacheSize = "-8192"
 
-// dsn is the connection string for a file in a role.
+// dsn is the connection string for a file, by its absolute path, in a role.
 func dsn(path string, r Role) string {
 	q := url.Values{
 		"mode":          {"rw"}, // does not create the file: file.Create does, with the right permissions
