@@ -68,12 +68,12 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	d.w.Enqueue(j, 0)
 }
 
-// StatusQuestion asks a server for Options.Status (admin.Client.Ask).
+// StatusQuestion asks a server for the status of its Options.Gate (admin.Client.Ask).
 const StatusQuestion = `{"Status":true}`
 
 // An errand is the question of a command, in JSON: one of these.
 type errand struct {
-	Status bool // Options.Status
+	Status bool // that of Options.Gate
 	retention.Errand
 }
 
@@ -90,8 +90,8 @@ func (d *DB) answerAdmin(ctx context.Context, question []byte, say func(json.Raw
 	var o errand
 	err := json.Unmarshal(question, &o)
 	switch {
-	case o.Status && d.opts.Status != nil:
-		return d.opts.Status(ctx)
+	case o.Status && d.opts.Gate != nil:
+		return d.opts.Gate.Status(ctx)
 	case err != nil || o.Before == 0 && o.Unused == 0:
 		return nil, relay.Errorf(relay.InvalidRequest, "the relay that serves the file does not know this question")
 	case o.Unused > 0 && d.w.Log != nil:

@@ -168,7 +168,7 @@ func TestRevocationsWaitForAllNodes(t *testing.T) {
 	t.Parallel()
 	asked, seen := make(chan uint64), make(chan error)
 	l, a, b := pair(t, func(o *Options) {
-		o.Seen = func(ctx context.Context, number uint64) error {
+		o.Gate = gate{seen: func(ctx context.Context, number uint64) error {
 			select {
 			case asked <- number:
 			case <-ctx.Done():
@@ -180,7 +180,7 @@ func TestRevocationsWaitForAllNodes(t *testing.T) {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}
+		}}
 	})
 	c := a.command()
 	var k relay.IssuedKey

@@ -108,7 +108,7 @@ func second[T any](_ T, err error) error { return err }
 func TestStaleNodesRefuseReads(t *testing.T) {
 	t.Parallel()
 	var stale atomic.Bool
-	_, a, b := pair(t, func(o *Options) { o.Fresh = func() bool { return !stale.Load() } })
+	_, a, b := pair(t, func(o *Options) { o.Gate = gate{fresh: func() bool { return !stale.Load() }} })
 	a.want("", a.CheckFresh())
 	if !a.MayBeStale() {
 		t.Error("it says that it never is stale")

@@ -66,7 +66,7 @@ func TestReplicasProposeNothingWhileTheyAreCutOff(t *testing.T) {
 	var fresh atomic.Bool
 	fresh.Store(true)
 	l := newTestLog(1)
-	a := newNode(t, l, "a", Options{Fresh: fresh.Load}, func(d *DB) {
+	a := newNode(t, l, "a", Options{Gate: gate{fresh: fresh.Load}}, func(d *DB) {
 		replicated(d.w).Propose.Patience.Look = time.Millisecond
 	}).found()
 	k := a.issue("bob^demo")

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,6 +20,23 @@ import (
 	"relay/db/replication"
 	"relay/db/scratch"
 )
+
+// A gate is a Gate whose functions may be nil: then the node is fresh, and the others have seen all.
+type gate struct {
+	fresh func() bool
+	seen  func(ctx context.Context, number uint64) error
+}
+
+func (g gate) Fresh() bool { return g.fresh == nil || g.fresh() }
+
+func (g gate) Seen(ctx context.Context, number uint64) error {
+	if g.seen == nil {
+		return nil
+	}
+	return g.seen(ctx, number)
+}
+
+func (g gate) Status(context.Context) (json.RawMessage, error) { return json.RawMessage("{}"), nil }
 
 // testLog is a log in memory. With faults, it behaves as badly as a log may: it loses
 // envelopes and answers, has envelopes twice, late, and in another order than they were

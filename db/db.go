@@ -39,8 +39,6 @@
 package db
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -97,20 +95,8 @@ type Options struct {
 	// Log makes the file a copy that follows a log of several nodes; nil: the file is its own
 	// log. The file must be a copy of the file of such a node. Only a server can follow a log.
 	Log Follower
-	// Fresh tells whether this node knows that it has all that most nodes had two seconds ago;
-	// nil: it does. While it is false, a key that another node has revoked might still work
-	// here. So DB.CheckFresh refuses reads, and no write is proposed: one that has waited too
-	// long is refused with Overloaded, and nothing was written. It is called for each request,
-	// by any goroutine, and must not block.
-	Fresh func() bool
-	// Seen waits until each node has applied the entry of a number, or serves no reads, since it
-	// is not fresh; nil: there are no other nodes. Any goroutine may call it. It returns soon
-	// after ctx has ended, with its error.
-	Seen func(ctx context.Context, number uint64) error
-
-	// Status gives a JSON object that tells the state of the log, for commands (StatusQuestion);
-	// nil: there is none. Any goroutine may call it.
-	Status func(ctx context.Context) (json.RawMessage, error)
+	// Gate is what this node knows of the other nodes of the log; nil: there are none.
+	Gate engine.Gate
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -160,7 +146,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{opts: o, w: engine.New(engine.Options{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk,
-		LockWait: o.LockWait, By: o.By, Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Fresh: o.Fresh, Seen: o.Seen}, path,
+		LockWait: o.LockWait, By: o.By, Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Gate: o.Gate}, path,
 		names.New(mailbox.NewLateMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns

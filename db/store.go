@@ -115,17 +115,13 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	return outcome, err
 }
 
-// MayBeStale reports whether Fresh may be false at some time: this is a node among several. Safe
-// for concurrent use.
-func (d *DB) MayBeStale() bool { return d.w.Opts.Fresh != nil }
+// MayBeStale reports whether CheckFresh may refuse reads at some time: this is a node among several.
+// Safe for concurrent use.
+func (d *DB) MayBeStale() bool { return d.w.Opts.Gate != nil }
 
-// Fresh reports whether reads are answered. It is false while this node of a log cannot tell
-// what the others have written in the last two seconds: it might show what a revoked key may
-// no longer see. Without a log it is true. Safe for concurrent use.
-func (d *DB) Fresh() bool { return d.w.CheckFresh() == nil }
-
-// CheckFresh returns the refusal of a read while Fresh is false: NotCurrent. Safe for concurrent
-// use.
+// CheckFresh returns the refusal of a read, NotCurrent, while this node of a log cannot tell what
+// the others have written in the last two seconds: it might show what a revoked key may no longer
+// see. Without a log it returns nil. Safe for concurrent use.
 func (d *DB) CheckFresh() error { return d.w.CheckFresh() }
 
 // Place returns the place of this copy in its log, as of the last commit. It is the zero Place

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	nethttp "net/http"
@@ -304,9 +305,16 @@ func driveDraining(t *testing.T, d *drive) {
 	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
 }
 
+// cutOff is the db.Options.Gate of a node that is not fresh while it is set.
+type cutOff struct{ off *atomic.Bool }
+
+func (c cutOff) Fresh() bool                                     { return !c.off.Load() }
+func (c cutOff) Seen(context.Context, uint64) error              { return nil }
+func (c cutOff) Status(context.Context) (json.RawMessage, error) { return json.RawMessage("{}"), nil }
+
 func driveCutOff(t *testing.T, d *drive) {
 	var off atomic.Bool
-	r := mustServe(t, func(s *settings) { s.db.Fresh = func() bool { return !off.Load() } })
+	r := mustServe(t, func(s *settings) { s.db.Gate = cutOff{&off} })
 	alice, spare := r.alice()
 	elsewhere := with("X-Mecha-Key", mustServe(t).mustIssue("alice^demo").Text) // the other nodes may know it
 	var calls, strange []*call

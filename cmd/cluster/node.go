@@ -75,7 +75,7 @@ func renewedFile(path string) (write func() error, err error) {
 	return func() error { return f.Write(path) }, nil
 }
 
-// joined is a serve.Node.
+// joined is a serve.Node, and the Gate of its store.
 type joined struct {
 	*cluster.Node
 	path string // of the cluster file
@@ -130,7 +130,7 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 
 func (j joined) Configure(o *db.Options) {
 	o.Log = &replication.Following{Log: j.Node, Keeps: j.KeepsLog, CommonRules: j.CommonRules}
-	o.Fresh, o.Seen, o.Status, o.Create = j.Fresh, j.Seen, j.tell, false
+	o.Gate, o.Create = j, false
 }
 
 func (j joined) Attach(d *db.DB) { j.Node.Attach(d) }
@@ -143,9 +143,9 @@ func (j joined) Reload() error {
 	return j.SetFile(f)
 }
 
-// tell gives the state of the cluster as relay cluster status reads it.
-func (j joined) tell(ctx context.Context) (json.RawMessage, error) {
-	st := j.Status(ctx)
+// Status returns the state of the cluster as relay cluster status reads it.
+func (j joined) Status(ctx context.Context) (json.RawMessage, error) {
+	st := j.Node.Status(ctx)
 	told := status{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First,
 		Last: st.Last, Bytes: st.Bytes}
 	for _, m := range st.Members {

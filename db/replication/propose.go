@@ -25,7 +25,6 @@ type Proposer struct {
 	Origin   Origin
 	Patience Patience
 	refusal  func() error  // why this node could not apply a write; nil: it could
-	fresh    func() bool   // Options.Fresh; nil: true
 	rules    func() int64  // those in force; nil: any
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
 	closing  context.Context
@@ -162,7 +161,7 @@ func (p *Proposer) run() {
 // take takes the writes of the next envelope. It takes none while too many are under way or
 // this node is cut off, unless all are to be refused. shut says that no more will come.
 func (p *Proposer) take() (batch []engine.Op, shut bool) {
-	cut := p.fresh != nil && !p.fresh()
+	cut := p.w.CheckFresh() != nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if (len(p.flights) >= MostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {

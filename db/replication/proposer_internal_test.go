@@ -12,7 +12,7 @@ import (
 // Few large envelopes keep further ones waiting as many small ones do.
 func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
-	p := newProposer(nil, nil, file.LogID{})
+	p := newProposer(&engine.Store{}, nil, file.LogID{})
 	var all engine.Table
 	(&sending.Sending{}).Kinds(&all)
 	add := func(payload int) {

@@ -79,7 +79,7 @@ func (f *Following) Follow(w *engine.Store, h engine.Hooks) (engine.Log, error) 
 	w.Add(l.Replica)
 	w.Add(&activation{w: w, replica: l.Replica, common: f.CommonRules})
 	l.Propose = newProposer(w, f.Log, at.Log)
-	l.Propose.refusal, l.Propose.fresh = l.refusal, w.Opts.Fresh
+	l.Propose.refusal = l.refusal
 	l.Propose.rules = func() int64 { return l.Replica.place.Load().Version }
 	l.Follow = newFollower(l, f.Log, at.Applied)
 	return l, nil

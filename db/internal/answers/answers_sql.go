@@ -270,7 +270,7 @@ func (a *Answers) Search(ctx context.Context, id relay.SearchID, caller relay.Me
 		case err != nil:
 			return err
 		case !found:
-			if a.w.Opts.Fresh != nil {
+			if a.w.Opts.Gate != nil {
 				return relay.Errorf(relay.SearchNotFound,
 					"this node of the cluster has no search %s: the node that was asked for it has its answer",
 					relay.Quote(string(id)))

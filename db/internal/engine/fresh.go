@@ -8,7 +8,7 @@ import (
 )
 
 func (w *Store) CheckFresh() error {
-	if w.Opts.Fresh == nil || w.Opts.Fresh() {
+	if w.Opts.Gate == nil || w.Opts.Gate.Fresh() {
 		return nil
 	}
 	return ErrNotCurrent("this node of the cluster does not hear most of the others, or is behind them; ask another one")
@@ -52,14 +52,14 @@ func (w *Store) AwaitQuery(ctx context.Context, q relay.HistoryQuery) error {
 // AwaitNodes waits, after a write that decides which keys work, until each node has applied
 // it or serves no reads. So a key that was revoked works nowhere once the command returns.
 func (w *Store) AwaitNodes(ctx context.Context, write relay.Write) {
-	if w.Opts.Seen == nil || !w.Table.DecidesKeys(write) {
+	if w.Opts.Gate == nil || !w.Table.DecidesKeys(write) {
 		return
 	}
 	number := uint64(0)
 	if w.Log != nil {
 		number = w.Log.Place().Applied // the write was applied, so it is not later
 	}
-	if err := w.Opts.Seen(ctx, number); err != nil && ctx.Err() == nil {
+	if err := w.Opts.Gate.Seen(ctx, number); err != nil && ctx.Err() == nil {
 		w.Opts.Logger.Warn("it is not known whether all nodes have applied a change of keys", "entry", number, "error", err)
 	}
 }

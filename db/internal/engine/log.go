@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"relay/db/file"
@@ -39,6 +40,20 @@ type Log interface {
 	// outcomes, and then follows the log no more. The writer must be running.
 	Start()
 	Stop()
+}
+
+// A Gate is what a node of a log knows of the others. Any goroutine may call its methods.
+type Gate interface {
+	// Fresh reports whether this node knows that it has all that most nodes had two seconds ago.
+	// While it is false, a key that another node has revoked might still work here. So CheckFresh
+	// refuses reads, and no write is proposed: one that has waited too long is refused with
+	// Overloaded, and nothing was written. It is called for each request, and must not block.
+	Fresh() bool
+	// Seen waits until each node has applied the entry of a number, or serves no reads, since it
+	// is not fresh. It returns soon after ctx has ended, with its error.
+	Seen(ctx context.Context, number uint64) error
+	// Status returns a JSON object that tells the state of the log, for commands.
+	Status(ctx context.Context) (json.RawMessage, error)
 }
 
 // Hooks is what the store does when its Log stops.

@@ -12,7 +12,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -42,8 +41,7 @@ type Options struct {
 	Now         func() time.Time
 	Logger      *slog.Logger
 	Fatal       func(error)
-	Fresh       func() bool
-	Seen        func(ctx context.Context, number uint64) error
+	Gate        Gate // nil: there are no other nodes
 }
 
 // ApplyLockWait has the writer's connection wait for the lock as long as LockWait says.
