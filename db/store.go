@@ -2,14 +2,11 @@ package db
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/messages"
-	"relay/db/internal/platform"
-	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
 )
@@ -40,18 +37,6 @@ func (d *DB) Queue() (length int, oldest time.Duration) {
 		}
 	}
 	return length + len(d.w.Queue.Items()), oldest
-}
-
-// Space measures the files. Safe for concurrent use.
-func (d *DB) Space() engine.Space {
-	s := engine.Space{Log: sqlite.LogSize(d.w.Path), DiskFree: -1}
-	if info, err := os.Stat(d.w.Path); err == nil {
-		s.File = info.Size()
-	}
-	if free, err := platform.FreeDisk(d.w.Disk.Folder); err == nil {
-		s.DiskFree = free
-	}
-	return s
 }
 
 // CheckWritable returns an error of the code DatabaseLocked while another process has

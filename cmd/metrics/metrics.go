@@ -99,7 +99,7 @@ func (m *Metrics) collectStore(c collected) {
 	c.histogram(waits, counts.PointWait, "read_point")
 	c.histogram(waits, counts.ScanWait, "read_scan")
 	c.gauge(unindexed, float64(d.Unindexed()))
-	space := d.Space()
+	space := backlog.SpaceOf(d.Path())
 	c.gauge(fileBytes, float64(space.File))
 	c.gauge(logBytes, float64(space.Log))
 	if space.DiskFree >= 0 {

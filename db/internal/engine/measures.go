@@ -90,10 +90,3 @@ func changes(ops []Op) bool {
 	}
 	return false
 }
-
-// Space is what the store takes on its disk, in bytes.
-type Space struct {
-	File     int64 // the database
-	Log      int64 // its write-ahead log
-	DiskFree int64 // what is left to an ordinary user; -1 if the file system does not tell
-}

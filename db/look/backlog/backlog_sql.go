@@ -1,5 +1,6 @@
 // Package backlog counts what a relay is behind with: the messages of all Mechas that wait to be
-// acknowledged, by their age, and how old a change to the directory is that the search index lacks.
+// acknowledged, by their age, and how old a change to the directory is that the search index lacks. It
+// also measures what the store takes on its disk (space.go).
 //
 // It reads the file beside the server, by a look.Inspector, in many short views: so a count is of no
 // single moment, and holds nobody up. Rings show the counts (cmd/metrics, cmd/console); the core does

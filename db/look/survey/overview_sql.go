@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/base32"
 	"encoding/binary"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +11,8 @@ import (
 	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/mailbox"
-	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
+	"relay/db/look/backlog"
 	"relay/db/look/browse"
 	"relay/db/relay"
 )
@@ -67,7 +65,7 @@ func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, er
 	if err != nil {
 		return o, err
 	}
-	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), diskFree(i.Path())
+	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), backlog.SpaceOf(i.Path()).DiskFree
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
@@ -281,10 +279,8 @@ const (
 
 // FileState looks at the file.
 func (i Inspector) FileState() (s FileState, err error) {
-	s.Path, s.Log, s.DiskFree = i.Path(), sqlite.LogSize(i.Path()), diskFree(i.Path())
-	if info, err := os.Stat(i.Path()); err == nil {
-		s.File = info.Size()
-	}
+	space := backlog.SpaceOf(i.Path())
+	s.Path, s.File, s.Log, s.DiskFree = i.Path(), space.File, space.Log, space.DiskFree
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		var free, size, version, first, last, receipt, act, unindexed int64
 		for _, n := range []struct {
@@ -311,15 +307,6 @@ func (i Inspector) FileState() (s FileState, err error) {
 		return err
 	})
 	return s, err
-}
-
-// diskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
-func diskFree(path string) int64 {
-	free, err := platform.FreeDisk(filepath.Dir(path))
-	if err != nil {
-		return -1
-	}
-	return free
 }
 
 // Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's

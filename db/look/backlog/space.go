@@ -1,0 +1,28 @@
+package backlog
+
+import (
+	"os"
+	"path/filepath"
+
+	"relay/db/internal/platform"
+	"relay/db/internal/sqlite"
+)
+
+// Space is what a store takes on its disk, in bytes.
+type Space struct {
+	File     int64 // the database
+	Log      int64 // its write-ahead log
+	DiskFree int64 // what is left to an ordinary user; -1 if the file system does not tell
+}
+
+// SpaceOf measures the files of the store at path.
+func SpaceOf(path string) Space {
+	s := Space{Log: sqlite.LogSize(path), DiskFree: -1}
+	if info, err := os.Stat(path); err == nil {
+		s.File = info.Size()
+	}
+	if free, err := platform.FreeDisk(filepath.Dir(path)); err == nil {
+		s.DiskFree = free
+	}
+	return s
+}
