@@ -26,6 +26,7 @@ func TestDevForMachines(t *testing.T) {
 
 func TestDevIsYesOrNo(t *testing.T) {
 	wantSuggestion(t, "serve --dev=perhaps", `--dev: "perhaps" is not true or false`)
+	run(t, []string{"serve", "--db", tempDB(t)}, []string{"RELAY_DEV=perhaps"}, "").wantCode(t, 2, "RELAY_DEV", "perhaps", "Try: relay serve --help")
 }
 
 // keyIDs gives the ids of the keys in a database.

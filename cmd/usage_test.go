@@ -189,7 +189,7 @@ func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
 func TestABadValueInTheEnvironmentIsNamed(t *testing.T) {
 	db := tempDB(t)
 	for _, c := range []struct{ command, name, value string }{
-		{"serve", "RELAY_MAX_BODY", "lots"}, {"serve", "RELAY_CLOCK_SKEW", "5"}, {"serve", "RELAY_DEV", "perhaps"},
+		{"serve", "RELAY_MAX_BODY", "lots"}, {"serve", "RELAY_CLOCK_SKEW", "5"},
 		{"serve", "RELAY_REQUIRE_MESSAGE_SIGNATURE", "perhaps"}, {"serve", "RELAY_RATE_LIMIT", "fast"},
 		{"version", "RELAY_JSON", "perhaps"}, {"errors", "RELAY_JSON", "perhaps"},
 	} {
