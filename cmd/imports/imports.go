@@ -56,7 +56,8 @@ func (a *app) command() *cobra.Command {
 card of one Mecha. FILE may be written @FILE, as relay send has it; - is stdin.
 
 A Mecha that is registered already gets the new profile. A faulty line is
-reported, and the others are imported. No keys are issued: use relay key create.`,
+reported, and the others are imported. If the disk is full, or the store fails,
+the import ends. No keys are issued: use relay key create.`,
 		Example: `  relay mecha import agents.jsonl
   relay mecha import card.json --as planner^acme`,
 		Args: cli.Exactly(1, "one file, or - for stdin"),
@@ -113,6 +114,7 @@ type importer struct {
 	mu       sync.Mutex
 	done     int
 	failed   int
+	fault    error // of the store: the lines after it are not tried
 }
 
 const (
@@ -130,7 +132,7 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()
 	i.progress.End()
-	err = cmp.Or(err, cli.Plain(d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))))
+	err = cmp.Or(err, i.stopped(), cli.Plain(d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))))
 	if printed := a.printImported(i.done, i.failed, time.Since(began)); err == nil {
 		return printed
 	}
@@ -142,8 +144,8 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error
 func (i *importer) lines(in *bufio.Reader) error {
 	for n := 1; ; n++ {
 		line, more, err := in.ReadLine()
-		if err == io.EOF {
-			return nil
+		if fault := i.stopped(); fault != nil || err == io.EOF {
+			return fault
 		}
 		if err != nil {
 			return err
@@ -197,8 +199,35 @@ func (i *importer) report(n int, err error) {
 		return
 	}
 	i.failed++
+	if i.fault != nil { // the lines that were on their way
+		return
+	}
+	if isOfTheStore(err) {
+		i.fault = fmt.Errorf("stopped at line %d: %w", n, cli.Plain(err))
+		return
+	}
 	i.progress.Clear()
 	fmt.Fprintf(i.app.Stderr, "line %d: %v\n", n, cli.Plain(err))
+}
+
+// isOfTheStore reports whether an error would meet every other line as well.
+func isOfTheStore(err error) bool {
+	var e *relay.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case relay.DiskFull, relay.DatabaseLocked, relay.StoreFailed, relay.ShuttingDown, relay.Internal:
+		return true
+	}
+	return false
+}
+
+// stopped returns the fault of the store that has ended the import, if there was one.
+func (i *importer) stopped() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fault
 }
 
 func readImportLine(line []byte) (*relay.PutProfile, error) {
