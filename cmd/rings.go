@@ -8,6 +8,7 @@ package cmd
 // Only rings may import these libraries. They are removed with the last ring:
 //
 //	cmd/child
+//	cmd/internal/display
 //	cmd/internal/remote
 //	db/look/backlog
 //	db/look/browse

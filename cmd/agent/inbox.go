@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
@@ -97,7 +98,7 @@ func (a *app) printRecord(w *show.Table, m *client.Message) error {
 	if a.JSON {
 		return a.PrintJSON(m.JSON)
 	}
-	w.Row(m.ID, m.Sender, m.Type, m.Priority, show.StateColour(m.State, "").Paint(m.State), relay.FormatTime(m.SentAt),
+	w.Row(m.ID, m.Sender, m.Type, m.Priority, display.StateColour(m.State, "").Paint(m.State), relay.FormatTime(m.SentAt),
 		oneLine(string(m.Payload), 60))
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
@@ -38,7 +39,7 @@ func (l *listener) spoken(m *client.Message) []byte {
 	if m.Priority != "" && m.Priority != relay.DefaultPriority {
 		what += ", " + m.Priority
 	}
-	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", show.At(m.SentAt), relay.Visible(m.Sender), relay.Visible(what),
-		relay.Visible(m.ConversationID), show.Grey.Paint(m.ID).On(l.Stdout), show.Payload(m.Payload))
+	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", display.At(m.SentAt), relay.Visible(m.Sender), relay.Visible(what),
+		relay.Visible(m.ConversationID), show.Grey.Paint(m.ID).On(l.Stdout), display.Payload(m.Payload))
 	return []byte(text)
 }

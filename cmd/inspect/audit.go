@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/look/browse"
 	"relay/db/relay"
@@ -86,7 +87,7 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 		if n.By.UID != relay.NoUID {
 			who += " (" + strconv.FormatInt(n.By.UID, 10) + ")"
 		}
-		w.Row(show.At(n.At), who, n.By.Command, n.What, show.Dash(string(n.Mecha)), show.Dash(string(n.Key)),
+		w.Row(display.At(n.At), who, n.By.Command, n.What, show.Dash(string(n.Mecha)), show.Dash(string(n.Key)),
 			show.Dash(n.Detail))
 	}
 	return w.End()

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/look/browse"
 	"relay/db/relay"
@@ -159,9 +160,9 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 	if m.Type != relay.DefaultType {
 		state = m.Type + ", " + state
 	}
-	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)),
-		relay.Visible(string(m.To)), show.StateColour(m.State.String(), status).Paint(state).On(a.Stdout),
-		show.Grey.Paint(string(m.ID)).On(a.Stdout), show.Payload(m.Payload))
+	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", display.At(m.CreatedAt), relay.Visible(string(m.From)),
+		relay.Visible(string(m.To)), display.StateColour(m.State.String(), status).Paint(state).On(a.Stdout),
+		show.Grey.Paint(string(m.ID)).On(a.Stdout), display.Payload(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}

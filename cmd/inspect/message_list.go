@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/look/browse"
 	"relay/db/relay"
@@ -186,8 +187,8 @@ func (a *app) messageTable(list []*relay.Message) error {
 		if m.Overdue {
 			state += ", overdue"
 		}
-		w.Row(show.At(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority,
-			show.StateColour(m.State.String(), status).Paint(state), m.PayloadBytes)
+		w.Row(display.At(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority,
+			display.StateColour(m.State.String(), status).Paint(state), m.PayloadBytes)
 	}
 	return w.End()
 }

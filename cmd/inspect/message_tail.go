@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/look"
 	"relay/db/look/browse"
@@ -140,7 +141,7 @@ func (a *app) printEvent(e browse.Event) error {
 	if note := cmp.Or(s.Detail, told(m, s)); note != "" {
 		line += "  " + note
 	}
-	event := show.StateColour(string(s.What), s.Status).Paint(fmt.Sprintf("%-12s", stepName(s))).On(a.Stdout)
-	_, err := fmt.Fprintf(show.Under(a.Stdout), "%s  %s  %s\n", show.At(s.At), event, relay.Visible(line))
+	event := display.StateColour(string(s.What), s.Status).Paint(fmt.Sprintf("%-12s", stepName(s))).On(a.Stdout)
+	_, err := fmt.Fprintf(show.Under(a.Stdout), "%s  %s  %s\n", display.At(s.At), event, relay.Visible(line))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/look"
 	"relay/db/look/browse"
@@ -122,7 +123,8 @@ func (a *app) printTrace(t *look.Trace, now time.Time) error {
 		}
 		last = s.At
 		what := stepName(s.Step)
-		w.Row(show.At(s.At), after, show.StateColour(string(s.What), s.Status).Paint(what), keyName(s.Step), stepNote(t, s))
+		colour := display.StateColour(string(s.What), s.Status)
+		w.Row(display.At(s.At), after, colour.Paint(what), keyName(s.Step), stepNote(t, s))
 	}
 	if err := w.End(); err != nil {
 		return err
@@ -177,17 +179,17 @@ func stepNote(t *look.Trace, s tracedStep) string {
 	case look.StepOverdue, look.StepFull:
 		return told(t.Message, s.Step)
 	case look.StepExpired:
-		return "its time ended at " + show.At(t.Message.ExpiresAt)
+		return "its time ended at " + display.At(t.Message.ExpiresAt)
 	case look.StepClaimed:
 		return fmt.Sprintf("by the worker %s, until %s unless it renews",
-			cmp.Or(s.Worker, "without a name"), show.At(s.Until))
+			cmp.Or(s.Worker, "without a name"), display.At(s.Until))
 	case look.StepReturned:
 		return "the lease ran out, or it was put off until then: it can be had again"
 	case stepAnswered:
 		return "by " + string(s.answer)
 	}
 	if s.What == look.StepProgress && !s.Until.IsZero() {
-		return strings.TrimSpace("put off until " + show.At(s.Until) + "  " + s.Detail)
+		return strings.TrimSpace("put off until " + display.At(s.Until) + "  " + s.Detail)
 	}
 	return s.Detail
 }
@@ -197,7 +199,7 @@ func stepNote(t *look.Trace, s tracedStep) string {
 func told(m *relay.Message, s look.Step) string {
 	switch s.What {
 	case look.StepOverdue:
-		return "not acknowledged by " + show.At(m.AckBy) + "; the sender was told"
+		return "not acknowledged by " + display.At(m.AckBy) + "; the sender was told"
 	case look.StepFull:
 		return "the conversation holds all the messages that it may; its founder was told"
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
 	"relay/db/look/browse"
 	"relay/db/relay"
@@ -124,7 +125,7 @@ func (a *app) printStats(s browse.Stats, f files, now time.Time) error {
 	line("Messages", "%d: %d queued, %d delivered, %d acknowledged, %d expired; %s of payload", s.Messages,
 		s.Queued, s.Delivered, s.Acknowledged, s.Expired, show.Bytes(s.PayloadBytes))
 	if s.Messages > 0 {
-		line("", "from %s to %s", show.At(s.First), show.At(s.Last))
+		line("", "from %s to %s", display.At(s.First), display.At(s.Last))
 	}
 	if s.Oldest != "" {
 		line("Oldest", "%s has waited for %s for %s", s.Oldest, s.OldestFor, show.Gap(now.Sub(s.OldestAt)))

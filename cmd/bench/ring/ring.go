@@ -15,7 +15,7 @@ import (
 
 	"relay/cmd/bench"
 	"relay/cmd/internal/cli"
-	"relay/cmd/internal/show"
+	"relay/cmd/internal/display"
 )
 
 func init() {
@@ -133,7 +133,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if c.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	line := show.NewStatusLine(a.Stderr)
+	line := display.NewStatusLine(a.Stderr)
 	c.Schema, c.Relay, c.By, c.Progress = a.Schema, cli.BuildVersion().Version, a.Actor(), func(
 		what string, perSecond float64,
 	) {

@@ -15,6 +15,7 @@ import (
 
 	"relay/cmd/conformance"
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/db/relay"
@@ -181,7 +182,7 @@ func (a *app) judgeProgram(ctx context.Context, f *judgeFlags) error {
 	if err != nil {
 		return err
 	}
-	status := show.NewStatusLine(a.Stderr)
+	status := display.NewStatusLine(a.Stderr)
 	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only,
 		Timeout: f.timeout, Relay: executable, Schema: a.Schema, By: a.Actor(),
 		Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
@@ -280,7 +281,7 @@ func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
 	if err != nil {
 		return err
 	}
-	status := show.NewStatusLine(a.Stderr)
+	status := display.NewStatusLine(a.Stderr)
 	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first,
 		Second: second, Only: f.only, Progress: status.Show})
 	status.Show("")

@@ -59,14 +59,6 @@ func TimeOrDash(t time.Time) string {
 	return t.Format("2006-01-02 15:04:05Z")
 }
 
-// At writes a time for people, to the millisecond, in UTC.
-func At(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05.000Z")
-}
-
 // Gap writes a length of time for people: 3ms, 1.25s, 2m5s, 3h12m, 4d2h.
 func Gap(d time.Duration) string {
 	switch {

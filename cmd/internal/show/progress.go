@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Progress is a bar on stderr that shows how far a command is. If stderr is not a
@@ -26,11 +25,11 @@ const barWidth = 16
 
 // NewProgress begins a bar on stderr. A total of 0 is unknown.
 func NewProgress(stderr io.Writer, what string, total int64) *Progress {
-	return &Progress{w: terminal(stderr), what: what, total: total}
+	return &Progress{w: Terminal(stderr), what: what, total: total}
 }
 
-// terminal returns the terminal under w if w is a screen, otherwise nil.
-func terminal(w io.Writer) io.Writer {
+// Terminal returns the terminal under w if w is a screen, otherwise nil.
+func Terminal(w io.Writer) io.Writer {
 	if OnScreen(w) {
 		return Under(w)
 	}
@@ -83,26 +82,4 @@ func Reporting(stderr io.Writer) (report func(what string, done, total int64), e
 		}
 		p.Add(done - p.done)
 	}, end
-}
-
-// statusLine is a line on stderr that says what a command is doing. If stderr is
-// not a terminal, it shows nothing. Only one goroutine may use it.
-type statusLine struct {
-	w     io.Writer // nil: silent
-	width int
-}
-
-// NewStatusLine begins an empty line on stderr.
-func NewStatusLine(stderr io.Writer) *statusLine {
-	return &statusLine{w: terminal(stderr)}
-}
-
-// Show replaces the line; "" clears it.
-func (s *statusLine) Show(text string) {
-	if s.w == nil {
-		return
-	}
-	n := utf8.RuneCountInString(text)
-	fmt.Fprintf(s.w, "\r%s%s\r", text, strings.Repeat(" ", max(s.width-n, 0)))
-	s.width = n
 }

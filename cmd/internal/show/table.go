@@ -54,7 +54,7 @@ const (
 	Red        Colour = "31"
 	Green      Colour = "32"
 	Yellow     Colour = "33"
-	blue       Colour = "34"
+	Blue       Colour = "34"
 	Grey       Colour = "90"
 )
 
@@ -81,21 +81,6 @@ func (p Painted) escaped(painted bool) string {
 // colourful reports whether w is a screen that shows colours (https://no-color.org).
 func colourful(w io.Writer) bool {
 	return OnScreen(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// StateColour lets messages that wait or have failed stand out.
-func StateColour(state, status string) Colour {
-	switch {
-	case status == "failed" || status == "rejected" || state == "overdue" || state == "conversation_full":
-		return Red
-	case state == "queued" || state == "accepted":
-		return Yellow
-	case state == "delivered" || state == "progress" || state == "pushed":
-		return blue
-	case state == "acknowledged":
-		return Green
-	}
-	return Grey
 }
 
 // Heading is the title of a column of painted cells, as long as they are.

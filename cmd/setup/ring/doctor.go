@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
 	"relay/cmd/setup"
@@ -285,12 +286,12 @@ func (e *examination) bells() error {
 			armed++
 			e.note("bell", "Acknowledge one of its messages (relay inbox), and the next bell can ring.",
 				"The session %s waits%s (process %d), but its last bell, of %s, is not answered yet.",
-				session, who, kept.PID, show.At(kept.RungAt))
+				session, who, kept.PID, display.At(kept.RungAt))
 		case waits:
 			armed++
-			e.ok("bell", "The session %s waits%s (process %d) since %s.", session, who, kept.PID, show.At(kept.ArmedAt))
+			e.ok("bell", "The session %s waits%s (process %d) since %s.", session, who, kept.PID, display.At(kept.ArmedAt))
 		case time.Since(kept.ArmedAt) < shownBellAge:
-			e.note("bell", "", "The session %s does not wait%s now; it did from %s on.", session, who, show.At(kept.ArmedAt))
+			e.note("bell", "", "The session %s does not wait%s now; it did from %s on.", session, who, display.At(kept.ArmedAt))
 		}
 	}
 	if e.hooked && armed == 0 {

@@ -145,7 +145,7 @@ func (h *history) lookThrough(x *engine.Rx) (err error) {
 	rows := min(PieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
 	h.rest.Limit = rows + 1 // one more tells whether there is more
 	text, args := h.rest.Query(q)
-	found, more, err := readMessages(x, rows, text, args)
+	found, more, err := Read(x, rows, text, args)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (h *history) search(x *engine.Rx) error {
 	looked := h.rest
 	looked.Limit = min(PieceRows, pageScan-p.Looked)
 	text, of := looked.Query(q)
-	found, _, err := readMessages(x, q.Limit-len(p.Messages), text+where, append(of, args...))
+	found, _, err := Read(x, q.Limit-len(p.Messages), text+where, append(of, args...))
 	if err != nil {
 		return err
 	}
@@ -241,8 +241,8 @@ func (h *history) setNext(x *engine.Rx) {
 	}
 }
 
-// readMessages reads up to limit messages of a query. more tells that it has another.
-func readMessages(x *engine.Rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
+// Read reads up to limit messages of a query. more tells that it has another.
+func Read(x *engine.Rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
 	return engine.Page(x.C.Query(text, args...), limit, func(r *sqlite.Rows) (*relay.Message, error) {
 		return readMessage(x, r)
 	})

@@ -248,21 +248,3 @@ func NewestOf(
 	positions, args := pr.positions(relay.HistoryQuery{Mecha: id, Direction: of, Descending: true})
 	return positions, args, nil
 }
-
-// After reads the next messages of all Mechas.
-func After(x *engine.Rx, after relay.Position, limit int) ([]*relay.Message, error) {
-	list, _, err := readMessages(x, limit, "SELECT "+messageColumns+" FROM "+messageTables+
-		" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
-	return list, err
-}
-
-// OldestPending reads the oldest pending messages of a Mecha.
-func OldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Message, error) {
-	pending, args, err := mailbox.Pending(x, id, 0, -1)
-	if err != nil {
-		return nil, err
-	}
-	list, _, err := readMessages(x, limit,
-		AllAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)", append(args, x.Now.UnixMilli()))
-	return list, err
-}

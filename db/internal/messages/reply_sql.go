@@ -84,7 +84,7 @@ func (s *replySearch) begin(x *engine.Rx) error {
 // look looks for a reply among the messages at some positions. It returns how many they are.
 func (s *replySearch) look(x *engine.Rx, positions string, of []any, where string, more ...any) (n int, err error) {
 	args := append(append(append([]any(nil), of...), int64(s.Question.Recipient), int64(s.Question.Sender)), more...)
-	found, _, err := readMessages(x, 1, AllAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
+	found, _, err := Read(x, 1, AllAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
 	if err != nil {
 		return 0, err
 	}
@@ -106,6 +106,6 @@ func AnswersOf(x *engine.Rx, question relay.Position, limit int) ([]*relay.Messa
 		return nil, err
 	}
 	positions, args := u.RepliesInOrder(question, limit)
-	list, _, err := readMessages(x, limit, AllAt(positions), args)
+	list, _, err := Read(x, limit, AllAt(positions), args)
 	return list, err
 }

@@ -29,7 +29,9 @@ func (i Inspector) Events(after relay.Position, limit int) ([]Event, error) {
 
 // Events reads up to limit events after a position in one transaction.
 func Events(x *engine.Rx, after relay.Position, limit int) ([]Event, error) {
-	some, err := messages.After(x, after, limit)
+	some, _, err := messages.Read(x, limit,
+		messages.AllAt("SELECT position FROM message WHERE position > ? ORDER BY position LIMIT ?"),
+		[]any{int64(after), int64(limit)})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, most int) error {
 		return err
 	}
 	w.Removed, w.LiveKeys, w.LastSeen = h.Removed, h.LiveKeys, h.Used
-	oldest, err := messages.OldestPending(x, id, most)
+	oldest, err := oldestPending(x, id, most)
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,18 @@ func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, most int) error {
 		w.Oldest = append(w.Oldest, t)
 	}
 	return nil
+}
+
+// oldestPending reads the oldest pending messages of a Mecha.
+func oldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Message, error) {
+	pending, args, err := mailbox.Pending(x, id, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := messages.Read(x, limit,
+		messages.AllAt(pending)+" WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)",
+		append(args, x.Now.UnixMilli()))
+	return list, err
 }
 
 // Health is what the file knows of a Mecha's health.
