@@ -23,7 +23,7 @@ var house = []row{
 	{"cmd/internal/serve", "cmd/internal/cli cmd/internal/system http ws search db db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/gobwas github.com/nats-io"},
 	{"cmd/internal/remote", "cmd/internal/cli http/client db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
 	{"cmd/internal/cli", "cmd/internal/show cmd/internal/system db db/file db/look db/relay", "modernc.org database net/http github.com/julienschmidt github.com/gobwas github.com/blevesearch"},
-	{"cmd/internal/display", "cmd/internal/show db/relay", "net database github.com golang.org modernc.org"},
+	{"cmd/internal/display", "cmd/internal/show db/relay", "net database github.com modernc.org"},
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},
 	{"cmd/internal/system", "db db/file db/relay", "net database github.com modernc.org"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},

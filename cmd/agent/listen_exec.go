@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/show"
-	"relay/cmd/internal/system"
 	"relay/http/client"
 )
 
@@ -52,7 +52,7 @@ func (f *failure) Error() string { return f.detail }
 func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := system.Shell(ctx, l.f.exec)
+	c := shell(ctx, l.f.exec)
 	c.WaitDelay = pipeWait
 	c.Env = append(os.Environ(), environment(m)...)
 	c.Stdin = bytes.NewReader(m.Payload)
@@ -116,7 +116,7 @@ var errUnread = errors.New("nobody reads the output any more")
 // ready refuses further messages if nobody reads what commands print. Then every command
 // that prints would fail, whatever its message is.
 func (l *listener) ready(context.Context) error {
-	if f, ok := show.Under(l.Stdout).(*os.File); ok && !l.f.reply && system.Unread(f) {
+	if f, ok := show.Under(l.Stdout).(*os.File); ok && !l.f.reply && display.Unread(f) {
 		return errUnread
 	}
 	return nil

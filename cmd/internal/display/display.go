@@ -1,6 +1,6 @@
 // Package display is how rings show messages to a person: their payload, the colour of their state,
-// the time of what happened; and a line that says what a command is doing. It prints to the streams
-// that it is given, by package show. It is a library of rings.
+// the time of what happened; a line that says what a command is doing; and whether anybody reads. It
+// prints to the streams that it is given, by package show. It is a library of rings.
 package display
 
 import (

@@ -3,12 +3,9 @@
 package system
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,16 +14,6 @@ import (
 )
 
 const AddressInUse = unix.EADDRINUSE
-
-// Shell makes a command that runs a line of shell. The command is a process
-// group of its own: Ctrl-C reaches only us, and the end of the context kills the
-// whole group.
-func Shell(ctx context.Context, line string) *exec.Cmd {
-	c := exec.CommandContext(ctx, "sh", "-c", line)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	return c
-}
 
 // StopBetweenWrites makes Ctrl-Z wait until this process has no lock on a database. A
 // process that is stopped in the middle of a transaction keeps every other process from
@@ -71,20 +58,6 @@ func stopSelf() {
 	case <-resumed:
 	case <-time.After(time.Second): // the system has not stopped it after all
 	}
-}
-
-// Unread tells whether f is a pipe, or something like it, whose reader has gone.
-func Unread(f *os.File) bool {
-	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
-}
-
-// ParentGone returns a function that tells whether the process that has started this one
-// has ended. Its children then get another parent.
-func ParentGone() func() bool {
-	parent := os.Getppid()
-	return func() bool { return os.Getppid() != parent }
 }
 
 // OpenFiles returns how many files this process may have open, and false if no

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
+	"relay/cmd/internal/display"
 	"relay/cmd/internal/remote"
 	"relay/cmd/internal/show"
-	"relay/cmd/internal/system"
 	"relay/db/lock"
 	"relay/db/relay"
 	"relay/http/client"
@@ -124,7 +124,7 @@ func (a *app) hookInput() []byte {
 // read stderr any more: then nobody is left to be woken.
 func whileWanted(ctx context.Context, stderr io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	gone := system.ParentGone()
+	gone := parentGone()
 	f, _ := stderr.(*os.File)
 	go func() {
 		tick := time.NewTicker(parentEvery)
@@ -134,7 +134,7 @@ func whileWanted(ctx context.Context, stderr io.Writer) (context.Context, contex
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if gone() || f != nil && system.Unread(f) {
+				if gone() || f != nil && display.Unread(f) {
 					cancel()
 				}
 			}

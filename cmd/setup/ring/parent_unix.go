@@ -1,0 +1,12 @@
+//go:build unix
+
+package ring
+
+import "os"
+
+// parentGone returns a function that tells whether the process that has started this one
+// has ended. Its children then get another parent.
+func parentGone() func() bool {
+	parent := os.Getppid()
+	return func() bool { return os.Getppid() != parent }
+}
