@@ -133,7 +133,7 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error
 	i.wg.Wait()
 	i.progress.End()
 	ended := d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))
-		err = cmp.Or(err, i.stopped(), cli.Plain(ended))
+	err = cmp.Or(err, i.stopped(), cli.Plain(ended))
 	if printed := a.printImported(i.done, i.failed, time.Since(began)); err == nil {
 		return printed
 	}
