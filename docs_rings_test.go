@@ -13,7 +13,8 @@ import (
 // ringFolders are the folders of the rings whose marks the Markdown files may have.
 var ringFolders = map[string]string{
 	"a2a": "cmd/a2a", "acme": "cmd/acme", "agent": "cmd/agent", "bench": "cmd/bench", "check": "cmd/check db/file/check",
-	"clients": "cmd/clients", "cluster": "cmd/cluster db/cluster db/replication", "conformance": "cmd/conformance",
+	"clients": "cmd/clients", "cluster": "cmd/cluster db/cluster db/replication",
+	"compact": "cmd/compact db/file/compact", "conformance": "cmd/conformance",
 	"console": "http/console cmd/console db/look/survey", "demo": "cmd/demo", "dev": "cmd/dev", "documents": "http/documents",
 	"imports": "cmd/imports", "inspect": "cmd/inspect", "learning": "cmd/learning db/learning search/learned",
 	"man": "cmd/man", "mcp": "cmd/mcp",

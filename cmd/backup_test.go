@@ -82,6 +82,15 @@ func (f *traffic) end() {
 	f.wg.Wait()
 }
 
+func sizeOf(t *testing.T, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
 func crowd(n int) (addresses []string) {
 	for i := range n {
 		addresses = append(addresses, fmt.Sprintf("m%d^crowd", i))
@@ -201,7 +210,7 @@ func TestWithoutADatabaseNothingIsMade(t *testing.T) {
 	db := tempDB(t)
 	dir := filepath.Dir(db)
 	for _, args := range [][]string{
-		{"backup", "copy.db"}, {"restore", "relay.db", "--db", "new.db"}, {"check"}, {"check", "relay.db"}, {"compact"},
+		{"backup", "copy.db"}, {"restore", "relay.db", "--db", "new.db"}, {"check"}, {"check", "relay.db"},
 	} {
 		if args[0] == "check" && !docs.Has("check") {
 			continue
@@ -298,7 +307,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 
 // Killed in the middle of its work, a command leaves no copy behind that the next one
 // does not remove: a copy has messages and secrets, and takes much space.
-func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
+func TestAKilledBackupOrRestoreLeavesNothing(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
 	notOnWindows(t, "a lock outlives its process for a while")
@@ -334,34 +343,4 @@ func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
 		t.Errorf("left beside the database: %v", found)
 	}
 	wantWhole(t, target)
-
-	temp := t.TempDir()
-	for range rounds(1, 10) {
-		killCompact(t, target, temp)
-		wantFiles(t, temp)
-		wantWhole(t, target)
-	}
-	mustRelay(t, "compact", "--db", target)
-	wantFiles(t, filepath.Dir(target), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
-}
-
-// killCompact kills a relay compact while it rebuilds. A rebuild that ends before a busy machine has looked is made again.
-func killCompact(t *testing.T, db, temp string) {
-	t.Helper()
-	for until := time.Now().Add(patience); time.Now().Before(until); {
-		p := launch(t, exec.Command(binary, "compact", "--db", db), []string{"SQLITE_TMPDIR=" + temp})
-		eventually(t, patience, "the rebuild is under way", func() bool {
-			info, err := os.Stat(db + "-wal")
-			return err == nil && info.Size() > 0 || p.ended()
-		})
-		p.kill()
-		switch code := p.wait(); code {
-		case -1:
-			return
-		case 0:
-		default:
-			t.Fatalf("exit %d\n%s", code, p.stderr)
-		}
-	}
-	t.Fatalf("no rebuild was met within %v", patience)
 }

@@ -2,8 +2,10 @@ package cmd_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite"
 )
@@ -33,15 +35,6 @@ func emptied(t *testing.T) (db string, all []agent, size int64) {
 	}
 	all = issue(t, db, crowd(9)...)
 	return db, all, sizeOf(t, db)
-}
-
-func sizeOf(t *testing.T, name string) int64 {
-	t.Helper()
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
 }
 
 func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
@@ -87,4 +80,67 @@ func TestCompactRebuildsAFileThatNobodyServes(t *testing.T) {
 	if again.After != r.After {
 		t.Errorf("%+v, and again %+v", r, again)
 	}
+}
+
+// Killed in the middle of its work, a rebuild leaves the file whole and nothing beside it.
+func TestAKilledCompactLeavesNothing(t *testing.T) {
+	notQuick(t)
+	t.Parallel()
+	notOnWindows(t, "a lock outlives its process for a while")
+	db, temp := tempDB(t), t.TempDir()
+	large(t, db)
+	for range rounds(1, 10) {
+		killCompact(t, db, temp)
+		wantFiles(t, temp)
+		wantWhole(t, db)
+	}
+	mustRelay(t, "compact", "--db", db)
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
+}
+
+// killCompact kills a relay compact while it rebuilds. A rebuild that ends before a busy machine has looked is made again.
+func killCompact(t *testing.T, db, temp string) {
+	t.Helper()
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		p := launch(t, exec.Command(binary, "compact", "--db", db), []string{"SQLITE_TMPDIR=" + temp})
+		eventually(t, patience, "the rebuild is under way", func() bool {
+			info, err := os.Stat(db + "-wal")
+			return err == nil && info.Size() > 0 || p.ended()
+		})
+		p.kill()
+		switch code := p.wait(); code {
+		case -1:
+			return
+		case 0:
+		default:
+			t.Fatalf("exit %d\n%s", code, p.stderr)
+		}
+	}
+	t.Fatalf("no rebuild was met within %v", patience)
+}
+
+// The audit log tells of it, beside a server and without one; a restore keeps it.
+func TestTheAuditLogTellsOfACompact(t *testing.T) {
+	t.Parallel()
+	db, backup := tempDB(t), filepath.Join(t.TempDir(), "backup.db")
+	issue(t, db, "a^audit")
+	s := startServer(t, db)
+	mustRelay(t, "backup", backup, "--db", db)
+	mustRelay(t, "compact", "--db", db)
+	s.end()
+	mustRelay(t, "compact", "--db", db)
+	want := []string{"key create: key_issued", "compact: compacted", "compact: compacted"}
+	wantWhats(t, audit(t, db), want...)
+	mustRelay(t, "restore", backup, "--db", db, "--force")
+	wantWhats(t, audit(t, db), append(want, "restore: restored")...)
+}
+
+func TestACompactWithoutADatabaseMakesNothing(t *testing.T) {
+	db := tempDB(t)
+	c := exec.Command(binary, "compact")
+	c.Dir = filepath.Dir(db)
+	if r := finish(t, c, nil, "").wantCode(t, 1, "no database at "+db); r.out != "" {
+		t.Errorf("it printed %s", r.out)
+	}
+	wantFiles(t, filepath.Dir(db))
 }

@@ -340,7 +340,7 @@ func runsHere(args []string) bool {
 
 // present returns those of some commands that are there: the others are of rings that are taken off.
 func present(commands ...string) []string {
-	of := map[string]string{"audit": "inspect", "check": "check", "message": "inspect", "stats": "inspect", "why": "inspect"}
+	of := map[string]string{"audit": "inspect", "check": "check", "compact": "compact", "message": "inspect", "stats": "inspect", "why": "inspect"}
 	return slices.DeleteFunc(commands, func(c string) bool {
 		word, _, _ := strings.Cut(c, " ")
 		return of[word] != "" && !docs.Has(of[word])

@@ -21,6 +21,7 @@ import (
 	_ "relay/cmd/check" // with db/file/check db/check_test.go db/cluster/check_test.go
 	_ "relay/cmd/clients"
 	_ "relay/cmd/cluster" // with db/cluster db/replication http/documents_log_test.go
+	_ "relay/cmd/compact" // with db/file/compact
 	_ "relay/cmd/conformance/ring"
 	_ "relay/cmd/console" // with http/console db/look/survey
 	_ "relay/cmd/demo"

@@ -14,7 +14,6 @@ import (
 	"relay/db/file"
 	"relay/db/internal/engine"
 	"relay/db/internal/retention"
-	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -120,28 +119,12 @@ func Prune(ctx context.Context, path, schema string, before time.Time, say func(
 	return pruned(so), err
 }
 
-// Compact gives the unused space of a file back to the file system: as file.Compact does; or, if
-// the file is served, or the disk has no room for that, by its server, which cuts unused pages off, a
-// few at a time.
-func Compact(ctx context.Context, o file.CompactOptions) (r file.CompactResult, err error) {
-	began := time.Now()
-	r, err = file.Compact(ctx, o)
-	if !r.NoRoom && !errors.Is(err, lock.ErrHeld) {
-		return r, err
-	}
-	before, err := file.Measure(o.Path)
-	if before.NoRoom = r.NoRoom; err != nil || before.Free == 0 {
-		return before, err
-	}
-	want := retention.Errand{Unused: before.Free}
-	_, err = carryOut(ctx, before.Path, o.Schema, want, func(so retention.SoFar) {
-		if o.Progress != nil {
-			o.Progress("compacting", so.Given, before.Free)
-		}
-	})
-	after, failed := file.Measure(o.Path)
-	before.After, before.Took = after.Before, time.Since(began)
-	return before, cmp.Or(err, failed)
+// GiveBack gives so many bytes of unused pages of the file at path back to the file system, a few at a
+// time: by its server, or, if nobody serves the file, by serving it meanwhile. schema is the text of
+// schema.sql. say is told now and then how many bytes are given.
+func GiveBack(ctx context.Context, path, schema string, unused int64, say func(given int64)) error {
+	_, err := carryOut(ctx, path, schema, retention.Errand{Unused: unused}, func(so retention.SoFar) { say(so.Given) })
+	return err
 }
 
 // carryOut has the server of the file at path do an errand; or, if nobody serves the file, serves

@@ -37,17 +37,8 @@ func ReadReplica(c *sqlite.Conn) (r Replica, follows bool, err error) {
 	return r, follows, err
 }
 
-// MustFollowNoLog refuses a file that follows a log. What another process wrote into it
-// would be in this copy alone.
-func MustFollowNoLog(c *sqlite.Conn, path string) error {
-	_, follows, err := ReadReplica(c)
-	if err == nil && follows {
-		err = FollowsLog(path)
-	}
-	return err
-}
-
-// FollowsLog is the error of MustFollowNoLog.
+// FollowsLog is the error of what would change the file at path, which follows a log, without the
+// log: it would be in this copy alone.
 func FollowsLog(path string) error {
 	return fmt.Errorf("%s is one of several copies that follow a log: only the relay that serves it may change it", path)
 }

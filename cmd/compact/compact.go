@@ -1,21 +1,34 @@
-package operate
+// Package compact is relay compact: it gives unused space of a database back to the file system, by
+// the rebuild of db/file/compact or by the server of the file, and notes that in the audit log.
+package compact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
-	"relay/db/file"
+	"relay/db/file/compact"
+	"relay/db/lock"
 	"relay/db/relay"
+	"relay/http/docs"
 
 	"github.com/spf13/cobra"
 )
 
-func (a *app) compactCommand() *cobra.Command {
+func init() {
+	cli.Register(cli.Ring{Name: "compact", Commands: cli.Commands("operating", (*app).command)})
+	docs.Register(docs.Ring{Name: "compact"}) // the page "backups" tells of it
+}
+
+type app struct{ *cli.App }
+
+func (a *app) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Give unused space of the database back to the file system",
@@ -36,7 +49,7 @@ there is less, the command only gives unused pages back.`,
 
 func (a *app) compact(ctx context.Context) error {
 	progress, end := show.Reporting(a.Stderr)
-	r, err := db.Compact(ctx, file.CompactOptions{Path: a.DBPath, Schema: a.Schema, Progress: progress})
+	r, err := giveBack(ctx, a.DBPath, a.Schema, func(given, all int64) { progress("compacting", given, all) })
 	end()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: the database is whole, but still has unused space")
@@ -67,4 +80,23 @@ func (a *app) compact(ctx context.Context) error {
 	}
 	_, err = fmt.Fprintf(a.Stdout, "%s: %s before, %s now; %s\n", r.Path, show.Bytes(r.Before), show.Bytes(r.After), how)
 	return err
+}
+
+// giveBack gives the unused space of a file back to the file system: by a rebuild; or, if the file is
+// served, or the disk has no room for that, by its server, which cuts unused pages off, a few at a
+// time. say is told how many bytes of all are given.
+func giveBack(ctx context.Context, path, schema string, say func(given, all int64)) (compact.Result, error) {
+	began := time.Now()
+	r, err := compact.Rebuild(ctx, path, schema)
+	if !r.NoRoom && !errors.Is(err, lock.ErrHeld) {
+		return r, err
+	}
+	before, err := compact.Measure(path)
+	if before.NoRoom = r.NoRoom; err != nil || before.Free == 0 {
+		return before, err
+	}
+	err = db.GiveBack(ctx, before.Path, schema, before.Free, func(given int64) { say(given, before.Free) })
+	after, failed := compact.Measure(path)
+	before.After, before.Took = after.Before, time.Since(began)
+	return before, cmp.Or(err, failed)
 }

@@ -1,4 +1,7 @@
-package file
+// Package compact rebuilds a database file without its unused pages. Nobody may have the file
+// meanwhile: of a served one, the server gives unused pages back (db.GiveBack). It knows the size
+// of a file, how much of that is unused, and what a rebuild needs on the disk.
+package compact
 
 import (
 	"context"
@@ -7,19 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"relay/db/internal/platform"
+	"relay/db/file"
 	"relay/db/internal/sqlite"
 )
 
-// CompactOptions says which file to make smaller. Path and Schema are required.
-type CompactOptions struct {
-	Path     string
-	Schema   string   // the text of schema.sql
-	Progress Progress // may be nil
-}
-
-// CompactResult says what a Compact has done.
-type CompactResult struct {
+// A Result says what was done to a file.
+type Result struct {
 	Path    string // absolute
 	Before  int64  // bytes of the file before
 	After   int64  // bytes of the file after
@@ -30,71 +26,77 @@ type CompactResult struct {
 	Took    time.Duration
 }
 
-// PageSize is the size of a page, in bytes.
-const PageSize = 4096
-
 // Measure returns a result with the size of the file at path, and of its unused pages.
-func Measure(path string) (CompactResult, error) {
-	c, _, err := OpenReadOnly(path)
+func Measure(path string) (Result, error) {
+	c, _, err := file.OpenReadOnly(path)
 	if err != nil {
-		return CompactResult{Path: path}, err
+		return Result{Path: path}, err
 	}
 	defer c.Close()
 	return measure(c, path)
 }
 
-func measure(c *sqlite.Conn, path string) (CompactResult, error) {
+func measure(c *sqlite.Conn, path string) (Result, error) {
 	pages, err := c.Number("PRAGMA page_count")
 	free, err2 := c.Number("PRAGMA freelist_count")
-	size := pages * PageSize
+	size := pages * file.PageSize
 	path, err3 := filepath.Abs(path)
-	return CompactResult{Path: path, Before: size, After: size, Free: free * PageSize, Needed: 2 * size},
+	return Result{Path: path, Before: size, After: size, Free: free * file.PageSize, Needed: 2 * size},
 		errors.Join(err, err2, err3)
 }
 
-// Compact rebuilds a file that no other process of the relay has, if the disk has room for two
-// more of it. If ctx ends, the file stays as it is. Errors name the path: lock.ErrHeld, if a
-// process has the file.
-func Compact(ctx context.Context, o CompactOptions) (r CompactResult, err error) {
+// Rebuild rebuilds the file at path, which no other process of the relay has, if the disk has room
+// for two more of it. schema is the text of schema.sql. If ctx ends, the file stays as it is. Errors
+// name the path: lock.ErrHeld, if a process has the file.
+func Rebuild(ctx context.Context, path, schema string) (r Result, err error) {
 	began := time.Now()
-	path, err := filepath.Abs(o.Path)
-	if err != nil {
+	if path, err = filepath.Abs(path); err != nil {
 		return r, err
 	}
-	if err := MustExist(path); err != nil {
+	if err := file.MustExist(path); err != nil {
 		return r, err
 	}
-	if err := MustBeRelays(path); err != nil { // before a lock is made beside it
+	if err := file.MustBeRelays(path); err != nil { // before a lock is made beside it
 		return r, err
 	}
-	held, err := Lock(path)
+	held, err := file.Lock(path)
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", path, err)
 	}
 	defer held.Close()
-	c, err := OpenCurrent(path, o.Schema)
+	c, err := file.OpenCurrent(path, schema)
 	if err != nil {
 		return r, err
 	}
 	defer c.Close()
-	if err := MustFollowNoLog(c, path); err != nil {
+	if err := mustFollowNoLog(c, path); err != nil {
 		return r, err
 	}
 	if r, err = measure(c, path); err != nil {
-		return r, Explain(path, err)
+		return r, file.Explain(path, err)
 	}
-	if room, err := platform.FreeDisk(filepath.Dir(path)); err == nil && room < r.Needed {
+	if room, err := file.FreeDisk(filepath.Dir(path)); err == nil && room < r.Needed {
 		r.NoRoom = true
 		return r, nil
 	}
 	c.Ctx = ctx
 	if err := rebuild(c, path); err != nil {
-		return r, Explain(path, err)
+		return r, file.Explain(path, err)
 	}
 	r.Rebuilt = true
 	pages, err := c.Number("PRAGMA page_count")
-	r.After, r.Took = pages*PageSize, time.Since(began)
-	return r, Explain(path, err)
+	r.After, r.Took = pages*file.PageSize, time.Since(began)
+	return r, file.Explain(path, err)
+}
+
+// mustFollowNoLog refuses a file that follows a log. What another process wrote into it
+// would be in this copy alone.
+func mustFollowNoLog(c *sqlite.Conn, path string) error {
+	_, follows, err := file.ReadReplica(c)
+	if err == nil && follows {
+		err = file.FollowsLog(path)
+	}
+	return err
 }
 
 // rebuild writes the whole file anew, in one transaction that SQLite makes.
