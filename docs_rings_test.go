@@ -18,7 +18,7 @@ var ringFolders = map[string]string{
 	"console": "http/console cmd/console db/look/survey", "demo": "cmd/demo", "dev": "cmd/dev", "documents": "http/documents",
 	"imports": "cmd/imports", "inspect": "cmd/inspect", "learning": "cmd/learning db/learning search/learned",
 	"man": "cmd/man", "mcp": "cmd/mcp",
-	"metrics": "cmd/metrics", "setup": "cmd/setup",
+	"metrics": "cmd/metrics", "series": "cmd/series db/file/series", "setup": "cmd/setup",
 }
 
 // isTakenOff reports whether a folder is that of a ring, or below it, and the ring is gone; or that

@@ -33,5 +33,6 @@ import (
 	_ "relay/cmd/man"
 	_ "relay/cmd/mcp/ring"
 	_ "relay/cmd/metrics/ring"
+	_ "relay/cmd/series" // with db/file/series
 	_ "relay/cmd/setup/ring"
 )

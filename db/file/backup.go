@@ -27,9 +27,9 @@ type BackupOptions struct {
 	// Unchecked leaves out the check of the copy. It is for a database that is known
 	// to have faults.
 	Unchecked bool
-	Quick     bool     // leave out the checks that CheckOptions.Quick leaves out
-	Slow      bool     // pause while copying, for half of the time, to leave disk and processor to a server
-	Progress  Progress // may be nil
+	Quick     bool                // leave out the checks that CheckOptions.Quick leaves out
+	Between   func(time.Duration) // called between two pieces of the copying with how long one took; may be nil
+	Progress  Progress            // may be nil
 }
 
 // BackupResult says what a Backup or Restore has copied.
@@ -200,5 +200,9 @@ func IsFaulty(err error) bool { return errors.Is(err, errFaults) }
 // that another backup may do: it has faults, cannot be read, or is no relay database. A backup
 // that another version of relay wrote is usable, by that one.
 func IsUnusable(err error) bool {
-	return IsFaulty(err) || errors.As(err, new(sourceError)) && !errors.As(err, new(versionError))
+	return IsFaulty(err) || errors.As(err, new(sourceError)) && !IsOfAnotherVersion(err)
 }
+
+// IsOfAnotherVersion reports whether err refuses a file that another version of relay wrote, which
+// can read it.
+func IsOfAnotherVersion(err error) bool { return errors.As(err, new(versionError)) }

@@ -46,8 +46,8 @@ func copyPages(ctx context.Context, from, to string, o BackupOptions) (result Ba
 		if total := int64(b.PageCount()); o.Progress != nil && total > 0 {
 			o.Progress("copying", total-int64(b.Remaining()), total)
 		}
-		if o.Slow && more {
-			pause(ctx, time.Since(began))
+		if o.Between != nil && more {
+			o.Between(time.Since(began))
 		}
 	}
 	if err != nil {
@@ -68,16 +68,6 @@ func copyFault(from, to string, err error) error {
 		return sourceError{unreadable(from, err)}
 	}
 	return err
-}
-
-// pause waits until the time is over or ctx has ended.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // withoutLog switches WAL off in a copy, which got that mode from its source. No

@@ -247,14 +247,9 @@ func TestAnOlderFileIsCopiedAndRestored(t *testing.T) {
 	older, folder := file.CurrentSchema(), t.TempDir()
 	defer file.Pretend(step)()
 	now := schema(t) + step
-	copies := file.NewSeries(folder, 2)
-	defer copies.Close()
-	var to file.BackupResult
-	for range 2 { // the second one looks at the first
-		var err error
-		if to, err = copies.Add(t.Context(), file.BackupOptions{From: path, Schema: now}); err != nil {
-			t.Fatal(err)
-		}
+	to, err := file.Backup(t.Context(), file.BackupOptions{From: path, To: filepath.Join(folder, "copy.db"), Schema: now})
+	if err != nil {
+		t.Fatal(err)
 	}
 	wantWhole(t, path, now, older)
 	wantWhole(t, to.Path, now, older)

@@ -3,13 +3,17 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/file"
 	"relay/db/look"
+	"relay/db/relay"
 )
 
 func (a *App) DBFlag(cmd *cobra.Command) {
@@ -49,4 +53,14 @@ func (a *App) WithInspector(f func(*look.Inspector) error) error {
 		return errors.New("interrupted: not everything was read")
 	}
 	return Plain(file.Explain(in.Path(), err))
+}
+
+// NotCopied puts the error of a backup into a sentence for its user.
+func (a *App) NotCopied(o file.BackupOptions, r file.BackupResult, err error) error {
+	if file.IsFaulty(err) {
+		from, _ := filepath.Abs(o.From)
+		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, "+
+			"and --no-check keeps the copy all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from))
+	}
+	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }

@@ -4,23 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"relay/cmd/internal/cli"
 	"relay/cmd/internal/show"
-	"relay/cmd/internal/system"
 	"relay/db/file"
-	"relay/db/relay"
 )
 
 func (a *app) backupCommand() *cobra.Command {
 	var o file.BackupOptions
-	var e everyOptions
 	cmd := &cobra.Command{
-		Use:   "backup FILE|DIR",
+		Use:   "backup FILE",
 		Short: "Copy the database, also while a server runs on it",
 		Long: `Copy the database to FILE, also while a server runs on it. The copy has one
 state of the database: every message whose 201 came before the command began is
@@ -30,35 +26,17 @@ seconds per GiB it cannot shorten its log.
 
 The copy is one file, readable by its owner only. Keep it as safe as the
 database: it holds all messages, and the signing secrets of keys that have one.
-It does not have the search index, which a server builds anew.
-
-With --every, the command goes on until SIGTERM or Ctrl-C, and makes a copy in
-the folder DIR at once and then at each interval. A copy is named by its time in
-UTC, as relay-20260131T120000.000Z.db; relay restore --from DIR takes the newest.
-Each is checked as by relay check --quick. The --keep newest stay; the command
-removes no other file. If no copy can be made, because DIR is missing or its
-disk is full, the log says so, and the next interval tries again. The same holds
-if the newest copy in DIR is of another database, or newer than this one. The copying
-pauses for half of the time, to leave the disk to the server. One process at a
-time can make copies in DIR.`,
+It does not have the search index, which a server builds anew.`,
 		Example: `  relay backup /backups/relay-$(date +%F).db
-  relay backup --db /var/lib/relay/relay.db latest.db --force --json
-  relay backup --every 1m --keep 24 /backups`,
-		Args: cli.Exactly(1, "one file, the copy, or with --every one folder"),
+  relay backup --db /var/lib/relay/relay.db latest.db --force --json`,
+		Args: cli.Exactly(1, "one file, the copy"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.From, o.To = a.DBPath, args[0]
-			if err := e.check(cmd, o); err != nil {
-				return err
-			}
-			if e.interval != 0 {
-				return a.backupEvery(cmd.Context(), o, e)
-			}
 			return a.backup(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
 	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the copy; for a database that has faults")
-	e.flags(cmd)
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -73,7 +51,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: no copy was made")
 	case err != nil:
-		return notCopied(o, r, err)
+		return a.NotCopied(o, r, err)
 	}
 	if a.JSON {
 		return a.PrintJSON(copiedJSON(r, o, time.Since(began)))
@@ -81,16 +59,6 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	fmt.Fprintf(a.Stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.Stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
 	return err
-}
-
-// notCopied puts the error of a backup into a sentence for its user.
-func notCopied(o file.BackupOptions, r file.BackupResult, err error) error {
-	if file.IsFaulty(err) {
-		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, "+
-			"and --no-check keeps the copy all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from))
-	}
-	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }
 
 // copied is the output of backup and restore with --json.

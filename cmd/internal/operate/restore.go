@@ -144,6 +144,22 @@ func agoOrAhead(age time.Duration) string {
 	return show.Gap(age) + " ago"
 }
 
+// timeOf gives the time of a position; the zero time for the position 0, which is none.
+func timeOf(p relay.Position) time.Time {
+	if p == 0 {
+		return time.Time{}
+	}
+	return p.Time()
+}
+
+// newestWrite writes the time of the last write in a copy for people.
+func newestWrite(p relay.Position) string {
+	if p == 0 {
+		return "none"
+	}
+	return relay.FormatTime(p.Time())
+}
+
 // notRestored puts the error of a restore into a sentence for its user.
 func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error) error {
 	switch {
