@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +27,9 @@ func TestRelayAudit(t *testing.T) {
 	s := startServer(t, db)
 	mustRelay(t, "key", "revoke", k[1].KeyID, "--db", db)
 	s.end()
-	mustRelay(t, "compact", "--db", db)
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	mustRelay(t, "backup", backup, "--db", db)
+	mustRelay(t, "restore", backup, "--db", db, "--force")
 	want, got := audit(t, db), lines[act](t, mustRelay(t, "audit", "--json", "--db", db))
 	if len(want) != 4 || len(got) != len(want) {
 		t.Fatalf("%d acts are printed, want %d: %+v", len(got), len(want), got)
@@ -44,7 +47,7 @@ func TestRelayAudit(t *testing.T) {
 			t.Errorf("act %d is printed as %+v, want %+v", i, g, w)
 		}
 	}
-	if last := got[3]; last.MechaID != nil || last.KeyID != nil || last.Command != "compact" {
+	if last := got[3]; last.MechaID != nil || last.KeyID != nil || last.Command != "restore" {
 		t.Errorf("%+v", last)
 	}
 	if out := mustRelay(t, "audit", "--json", "--db", db, "--since", "2100-01-01"); out != "" {
