@@ -1,9 +1,12 @@
 package cmd_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,5 +311,23 @@ func TestACommandDoesNotExpireMessages(t *testing.T) {
 			t.Fatalf("no receipt for the expiry of message %d: %v", i, err)
 		}
 		cancel()
+	}
+}
+
+// A key that could not be printed is lost: the command fails, and names the key, so that it can be revoked.
+func TestAKeyThatCannotBePrintedIsAnError(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer full.Close()
+	db := tempDB(t)
+	for _, args := range [][]string{{"key", "create", "a^x"}, {"key", "create", "a^x", "--json"}} {
+		var stderr bytes.Buffer
+		c := exec.Command(binary, append(args, "--create", "--db", db)...)
+		c.Env, c.Stdout, c.Stderr = environ(), full, &stderr
+		if err := c.Run(); c.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "relay key revoke key_") {
+			t.Errorf("%v: %v, %s", args, err, &stderr)
+		}
 	}
 }

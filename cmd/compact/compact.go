@@ -13,8 +13,8 @@ import (
 	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
+	"relay/db/admin"
 	"relay/db/file/compact"
-	"relay/db/lock"
 	"relay/db/relay"
 	"relay/http/docs"
 
@@ -88,7 +88,7 @@ func (a *app) compact(ctx context.Context) error {
 func giveBack(ctx context.Context, path, schema string, say func(given, all int64)) (compact.Result, error) {
 	began := time.Now()
 	r, err := compact.Rebuild(ctx, path, schema)
-	if !r.NoRoom && !errors.Is(err, lock.ErrHeld) {
+	if !r.NoRoom && !errors.Is(err, admin.ErrServed) {
 		return r, err
 	}
 	before, err := compact.Measure(path)

@@ -120,9 +120,7 @@ func Listen(path string, greeting []byte, share func(socket string) error) (*Ser
 	if err != nil {
 		return nil, err
 	}
-	if info, err := os.Lstat(socket); err == nil && info.Mode()&os.ModeSocket != 0 { // of a server that was killed
-		os.Remove(socket)
-	}
+	remove(socket) // of a server that was killed
 	name, done, err := short(socket)
 	if err != nil {
 		return nil, err
@@ -140,6 +138,13 @@ func Listen(path string, greeting []byte, share func(socket string) error) (*Ser
 		return nil, err
 	}
 	return s, nil
+}
+
+// remove removes a socket, and nothing else that has its name.
+func remove(socket string) {
+	if info, err := os.Lstat(socket); err == nil && info.Mode()&os.ModeSocket != 0 {
+		os.Remove(socket)
+	}
 }
 
 // A Handler is what a Server needs of the store. Its functions are called by several
@@ -365,7 +370,7 @@ func (s *Server) Close() {
 	}
 	s.cancel()
 	s.listener.Close()
-	os.Remove(s.socket)
+	remove(s.socket)
 	s.mu.Lock()
 	for c := range s.conns {
 		c.SetReadDeadline(time.Now())

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 )
@@ -47,7 +48,8 @@ func measure(c *sqlite.Conn, path string) (Result, error) {
 
 // Rebuild rebuilds the file at path, which no other process of the relay has, if the disk has room
 // for two more of it. schema is the text of schema.sql. If ctx ends, the file stays as it is. Errors
-// name the path: lock.ErrHeld, if a process has the file.
+// name the path: admin.ErrServed, if a server has the file; admin.ErrInUse, if another process has it
+// for ten seconds.
 func Rebuild(ctx context.Context, path, schema string) (r Result, err error) {
 	began := time.Now()
 	if path, err = filepath.Abs(path); err != nil {
@@ -59,9 +61,13 @@ func Rebuild(ctx context.Context, path, schema string) (r Result, err error) {
 	if err := file.MustBeRelays(path); err != nil { // before a lock is made beside it
 		return r, err
 	}
-	held, err := file.Lock(path)
+	held, server, err := admin.Take(path, false)
+	if server != nil {
+		server.Close()
+		err = fmt.Errorf("%s %w", path, admin.ErrServed)
+	}
 	if err != nil {
-		return r, fmt.Errorf("%s: %w", path, err)
+		return r, err
 	}
 	defer held.Close()
 	c, err := file.OpenCurrent(path, schema)

@@ -51,3 +51,23 @@ func mustOpen(t *testing.T, path string, r sqlite.Role) *sqlite.Conn {
 	t.Cleanup(func() { c.Close() })
 	return c
 }
+
+// A path may be relative to the folder that the process is in.
+func TestOpenTakesARelativePath(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("relay.db", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.Open("relay.db", sqlite.Creating)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Script("CREATE TABLE here (x)"); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "relay.db")); err != nil || info.Size() == 0 {
+		t.Errorf("the file has not been written: %v", err)
+	}
+}
