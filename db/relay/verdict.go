@@ -145,7 +145,7 @@ var rules = []rule{
 	{VerdictPushed,
 		func(s *Situation) bool { return !s.PushedAt.IsZero() },
 		func(s *Situation) (time.Time, string) {
-			return s.PushedAt, fmt.Sprintf("The message was written to %s of %s at %s, and was not acknowledged since.",
+			return s.PushedAt, fmt.Sprintf("The message was written to %s of %s at %s, and has not been acknowledged since.",
 				count(s.Sockets, "socket"), s.Message.To, clock(s.PushedAt))
 		}},
 	{VerdictBehind,

@@ -256,7 +256,7 @@ func (r *reason) pushed(at func(time.Time) string) string {
 	}
 	switch {
 	case !r.live:
-		return fmt.Sprintf("The message was written to %s of %s %s, and was not acknowledged since.",
+		return fmt.Sprintf("The message was written to %s of %s %s, and has not been acknowledged since.",
 			plural(s.Sockets, "socket"), r.to, when)
 	case !r.online:
 		return fmt.Sprintf("%s was sent the message %s, has not acknowledged it, and is not connected now; "+
