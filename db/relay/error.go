@@ -87,29 +87,28 @@ type CodeInfo struct {
 // Codes is the one list of codes, in the order in which `relay errors` prints them.
 var Codes = []CodeInfo{
 	{InvalidRequest, "A field, parameter or path has a value that is not allowed; `errors` names each."},
-	{InvalidJSON, "The body is not one JSON object as RFC 8259 has it: bad syntax, invalid UTF-8, a lone surrogate, " +
+	{InvalidJSON, "The body is not a single JSON object (RFC 8259): bad syntax, invalid UTF-8, a lone surrogate, " +
 		"a duplicate or case-shifted top-level key, trailing data, or nesting over 64."},
 	{InvalidAddress, "An address is not `<name>^<crew>` with 1–64 of [A-Za-z0-9._-] on each side, " +
 		"starting with a letter or digit."},
 	{InvalidLimit, "`limit` or `sync_limit` is not a whole number in range."},
-	{InvalidTime, "A time is not RFC 3339, or lies where it may not (an expiry in the past)."},
+	{InvalidTime, "A time is not RFC 3339, or is out of range (an expiry in the past)."},
 	{InvalidIdempotencyKey, "`Idempotency-Key` is not 1–128 printable ASCII characters."},
 	{InvalidFrame, "A WebSocket message is not a frame that the relay knows; the connection stays."},
 	{MissingHeader, "X-Mecha-Key, X-Request-Timestamp or X-Nonce is missing; " +
-		"of a frame that sends, `timestamp` or `nonce`."},
-	{MalformedHeader, "An authentication header, or such a field of a frame, is not of its form; " +
-		"`detail` says which and how."},
+		"in a frame that sends, `timestamp` or `nonce`."},
+	{MalformedHeader, "An authentication header, or such a field of a frame, is malformed; `detail` says which and how."},
 	{MalformedKey, "X-Mecha-Key is not a relay key: wrong length, alphabet or checksum. " +
 		"Check for a typing or copying mistake."},
 	{UnknownKey, "The key is well-formed, but this relay never issued it."},
 	{KeyRevoked, "The key has been revoked."},
 	{KeyExpired, "The key has expired."},
-	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock, or lies before a start at which the " +
-		"relay may have lost used nonces. `server_time` is the relay's time. Sign the request anew."},
+	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock, or is before a start at which the " +
+		"relay may have lost used nonces. `server_time` is the relay's time. Sign the request again."},
 	{SignatureRequired, "This relay takes signed requests only. `detail` names the missing header: " +
 		"X-Signature or X-Request-Signature."},
 	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret, " +
-		"or X-Request-Signature is not that of `METHOD|path?query|body|nonce|timestamp`."},
+		"or X-Request-Signature is not the HMAC-SHA256 of `METHOD|path?query|body|nonce|timestamp`."},
 	{NonceReused, "This key has used this nonce before; send a fresh one with every request."},
 	{InvalidTicket, "The ticket of a handshake is unknown, was used before, or is more than 30 seconds old. " +
 		"Get another one."},
@@ -122,47 +121,46 @@ var Codes = []CodeInfo{
 	{NotYourSearch, "Another Mecha asked for this search."},
 	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, " +
 		"may write to the whole crew; with --max-broadcast 0, nobody may."},
-	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from the senders in `accept_from` of " +
+	{NotAccepted, "The recipient, or every Mecha of the crew, accepts only messages from the senders in `accept_from` of " +
 		"its profile, and answers to its own messages."},
 	{NotFound, "There is no such path."},
-	{MessageNotFound, "There is no message of this id."},
-	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it. For a crew: " +
+	{MessageNotFound, "There is no message with this id."},
+	{RecipientNotFound, "No Mecha with this address is registered; `did_you_mean` may suggest one. For a crew: " +
 		"it has no Mecha besides the sender."},
 	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, " +
 		"or use a label of your own that does not start with conv_."},
 	{CursorNotFound, "The cursor is not a message id that this relay issued."},
 	{MechaNotFound, "There is no such Mecha, or it is not visible to you."},
-	{SearchNotFound, "There is no search of this id."},
-	{SearchExpired, "The answer to this search was kept for an hour, which is over. Search again."},
+	{SearchNotFound, "There is no search with this id."},
+	{SearchExpired, "The result of this search expired after an hour. Search again."},
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
-	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
-	{TooManyAcks, "The message has had 1,000 acknowledgements that were not final; it takes only `completed`, " +
-		"`failed` or `rejected` now."},
-	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
-	{PayloadTooLarge, "The request body is over the limit; see --max-body. For a message to a crew: " +
-		"all its payloads together are."},
+	{AlreadyAcknowledged, "The message already has a different final acknowledgement."},
+	{TooManyAcks, "The message has had 1,000 acknowledgements that were not final; it now takes only `completed`, " +
+		"`failed` or `rejected`."},
+	{MessageExpired, "The message has expired; it can be read, but no longer acknowledged or delivered."},
+	{PayloadTooLarge, "The request body is over its limit (--max-body), or all payloads of a message to a crew " +
+		"together are over theirs."},
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
-	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
+	{IdempotencyKeyReused, "This Idempotency-Key was used before with another body."},
 	{TooManyRecipients, "The crew has more Mechas besides the sender than one message may go to; " +
 		"`detail` says how many. See --max-broadcast."},
-	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
-	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is under way " +
+	{UpgradeRequired, "This path speaks only WebSocket (RFC 6455, version 13)."},
+	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is in progress " +
 		"for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; " +
 		"wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. " +
 		"Requests with good credentials are not affected."},
-	{MailboxFull, "The recipient, or one Mecha of the crew, which `detail` names, has too many messages that it has " +
-		"not acknowledged."},
-	{ConversationFull, "The conversation holds as many messages as its founder, or --conversation-limit, has allowed. " +
+	{MailboxFull, "The recipient, or one Mecha of the crew (`detail` names it), has too many unacknowledged messages."},
+	{ConversationFull, "The conversation has as many messages as its founder, or --conversation-limit, allows. " +
 		"Waiting does not help: start another conversation."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
 	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: " +
 		"retry with the same Idempotency-Key."},
-	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},
+	{Overloaded, "The relay is at one of its own limits; wait for Retry-After. Nothing was written."},
 	{ShuttingDown, "The relay is stopping; try again in a moment. Nothing was written."},
 	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command " +
-		"that was stopped in the middle of a write. Nothing was written; reads go on. The relay's log names the process."},
+		"that was stopped during a write. Nothing was written; reads keep working. The relay's log names the process."},
 	{NotCurrent, "This node of a cluster does not hear most of the other nodes, or is behind them. " +
 		"It cannot tell whether a key has been revoked or is new, so it answers no reads, and no request whose key it " +
 		"does not know. Ask another node, or wait for Retry-After."},
