@@ -16,7 +16,7 @@ import (
 const apiPageHead = `# The API, call by call
 
 Every request as ` + "`curl`" + ` and in Python.
-The line before ` + "`curl` is the same request as `relay curl`" + `, which signs by itself. <!-- agent -->
+The line before ` + "`curl` is the same request as `relay curl`" + `, which signs automatically. <!-- agent -->
 <!-- documents -->
 Programs read ` + "`/openapi.json`" + ` (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + `
 (AsyncAPI 3.0); ` + "`relay openapi`" + ` and ` + "`relay asyncapi`" + ` print them.
@@ -25,8 +25,8 @@ Programs read ` + "`/openapi.json`" + ` (OpenAPI 3.1) and, for the frames of the
 
 ## Setting up
 
-Set ` + "`RELAY_URL`, as in `http://127.0.0.1:8080`, and `RELAY_KEY`" + `, here the key of ` + "`alice^demo`" + `, who
-writes to herself. Put ids of answers into ` + "`id`, `conversation` and `search`. `curl`" + ` and Python
+Set ` + "`RELAY_URL`, as in `http://127.0.0.1:8080`, and `RELAY_KEY`" + `, here the key of ` + "`alice^demo`" + `, which
+sends to itself. Set ` + "`id`, `conversation` and `search` from the responses. `curl`" + ` and Python
 [sign](signing.md) by hand:
 
 ` + "```sh" + `
