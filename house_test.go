@@ -290,7 +290,7 @@ func TestFilesThatAreNamedExist(t *testing.T) {
 			check(s.file, s.dir, c.Text())
 		}
 	}
-	for _, page := range []string{"schema.sql", "CONTRIBUTING.md", "SECURITY.md"} {
+	for _, page := range []string{"schema.sql", "CONTRIBUTING.md", "SECURITY.md", pages + "architecture.md"} {
 		check(page, "", read(t, page))
 	}
 }

@@ -303,8 +303,8 @@ func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
 		t.Errorf("protocol.md has %d endpoints, the route table %d", len(rows), routes)
 	}
 	file, name := regexp.MustCompile("`((?:cmd|db|http|ws|search)(?:/\\w+)+\\.go)`"), regexp.MustCompile("`(\\w+)`")
-	_, way, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## One message\n")
-	way, _, _ = strings.Cut(way, "\n## ")
+	_, way, _ := strings.Cut(read(t, pages+"architecture.md"), "\n## How one message goes\n")
+	named := 0
 	for line := range strings.SplitSeq(way, "\n") {
 		source := ""
 		for _, f := range file.FindAllStringSubmatch(line, -1) {
@@ -314,11 +314,14 @@ func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
 		}
 		if cells := strings.Split(line, "|"); len(cells) == 5 && source != "" {
 			for _, f := range name.FindAllStringSubmatch(cells[2], -1) {
-				if !regexp.MustCompile(`(?m)^func (\(.*?\) )?` + f[1] + `\(`).MatchString(source) {
-					t.Errorf("CONTRIBUTING.md: there is no function %s in %s", f[1], cells[1])
+				if named++; !regexp.MustCompile(`(?m)^func (\(.*?\) )?` + f[1] + `\(`).MatchString(source) {
+					t.Errorf("architecture.md: there is no function %s in %s", f[1], cells[1])
 				}
 			}
 		}
+	}
+	if named < 30 {
+		t.Errorf("architecture.md names only %d functions", named)
 	}
 }
 

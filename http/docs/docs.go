@@ -27,8 +27,9 @@ type Page struct {
 
 // The parts of the documentation.
 const (
-	Writing = "For programs that use a relay"
-	Running = "For people who run one"
+	Writing  = "For programs that use a relay"
+	Running  = "For people who run one"
+	Changing = "For people who change it"
 )
 
 // A Ring is a part of the program that can be taken off.
@@ -55,6 +56,8 @@ var rings = []Ring{{Files: files, Pages: []Page{
 	{Name: "backups", Place: 130, Part: Running, About: "back up, check, restore, compact"},
 	{Name: "retention", Place: 160, Part: Running, About: "how long messages are kept, and what is removed with them"},
 	{Name: "settings", Place: 170, Part: Running, About: "every flag of relay serve"},
+	{Name: "architecture", Place: 180, Part: Changing,
+		About: "how the program is built, and how a message goes through it"},
 }}}
 
 //go:embed *.md
