@@ -1,6 +1,9 @@
 // Package cmd is the command line. It reads what a person types, and puts the
 // other packages together. Every command has a file of its own; cmd/internal/serve
 // starts the server and stops it again.
+//
+// A command begins in cmd/internal/operate if it changes a database, in cmd/inspect, with what it reads in
+// db/look/browse, if it reads one, and in a ring otherwise. http/docs/command-line.md lists it.
 package cmd
 
 import (

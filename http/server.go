@@ -8,6 +8,9 @@
 //
 // What pages in browsers may do is in cors.go and ticket.go, what a socket may send in sender.go, by
 // the rules of a POST. A ring adds rows to the route table, and doors (door.go), which are beside it.
+//
+// An endpoint begins in the route table and in a file of this package. Tests want it in http/documents and on the page
+// "protocol".
 package http
 
 import (

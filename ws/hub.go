@@ -25,6 +25,8 @@
 // transaction is committed (Committed). The hub notifies long-polls that there is
 // news. To wake the reader or push of a connection is to start its goroutine,
 // unless it runs.
+//
+// A frame of a client begins in db/relay/frame_json.go, then takeFrame (ack.go) and http/documents/asyncapi.go.
 package ws
 
 import (

@@ -11,4 +11,7 @@
 // writes change them: that is package db, which opens its files here. The commands
 // backup and restore, and those of rings, call it, too. Its functions are safe for
 // concurrent use.
+//
+// A column begins in schema.sql and in upgrades (schema.go); a test compares them. Then come its room, package relay
+// and http/record.go.
 package file

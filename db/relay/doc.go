@@ -10,5 +10,14 @@
 // strict and the standard library. Package db applies the writes and reads the
 // store; http, ws, search and http/client use the words.
 //
+// A change begins here if it is
+//
+//   - a write: write.go and the file of its noun, then its room (Kinds), RulesOf and, for the audit log, act.go. A
+//     setting that decides it is copied into a field of the write. A new field is the last one, behind since, with the
+//     next writeVersion. If a write changes what it does, raise newestRules (db/replication).
+//   - a limit with its code: error.go, then its room, http/problem.go, http/documents and http/docs/protocol.md.
+//   - a state of a message: message.go, then schema.sql and what names states: db/internal/progress,
+//     db/internal/messages/filter_sql.go, db/file/check.
+//
 // "PROTOCOL §3, Send" cites a section of http/docs/protocol.md.
 package relay

@@ -5,6 +5,9 @@
 //
 // Beside that: certificates from files (tls.go), what is measured on other addresses (observe.go),
 // what warns of an open door (exposure.go), and what parts add (part.go).
+//
+// A setting begins in settings.go and instance.go; one of the store also has a place in db/db.go, db/rooms.go and its
+// room. A test wants its row on the page "settings".
 package serve
 
 import (
