@@ -121,8 +121,8 @@ var Codes = []CodeInfo{
 	{NotYourSearch, "Another Mecha asked for this search."},
 	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, " +
 		"may write to the whole crew; with --max-broadcast 0, nobody may."},
-	{NotAccepted, "The recipient, or every Mecha of the crew, accepts only messages from the senders in `accept_from` of " +
-		"its profile, and answers to its own messages."},
+	{NotAccepted, "The recipient, or every Mecha of the crew, accepts only messages from the senders in `accept_from` " +
+		"of its profile, and answers to its own messages."},
 	{NotFound, "There is no such path."},
 	{MessageNotFound, "There is no message with this id."},
 	{RecipientNotFound, "No Mecha with this address is registered; `did_you_mean` may suggest one. For a crew: " +
@@ -146,8 +146,8 @@ var Codes = []CodeInfo{
 	{TooManyRecipients, "The crew has more Mechas besides the sender than one message may go to; " +
 		"`detail` says how many. See --max-broadcast."},
 	{UpgradeRequired, "This path speaks only WebSocket (RFC 6455, version 13)."},
-	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is in progress " +
-		"for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; " +
+	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is in " +
+		"progress for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; " +
 		"wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. " +
 		"Requests with good credentials are not affected."},
