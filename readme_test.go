@@ -271,19 +271,48 @@ func TestREADMEInstall(t *testing.T) {
 	}
 }
 
+// The tables of settings have the defaults and the texts of the flags of relay serve; the page
+// may add links and code marks.
 func TestSettingsPage(t *testing.T) {
 	const file = pages + "settings.md"
 	help := strings.Replace(run(t, "", os.Args[0], "serve", "--help"), "-h, --help", "", 1) // not a setting
 	help = regexp.MustCompile(`\n {20,}`).ReplaceAllString(help, " ")                       // the lines of one flag
-	flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+) .*?(?:\(default "?(.*?)"?\))?$`).FindAllStringSubmatch(help, -1)
-	for _, f := range flags {
-		if got := cell(t, file, "`--"+f[1]+"`"); got != f[2] && (f[2] != "" || got != "off" && got != "none") {
-			t.Errorf("--%s: the default is %q; %s says %q", f[1], f[2], file, got)
-		}
+	flags := map[string][]string{}                                                          // text and default
+	line := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)(?: \S+)? {2,}(.*?)(?: \(default "?(.*?)"?\))?$`)
+	for _, f := range line.FindAllStringSubmatch(help, -1) {
+		flags[f[1]] = f[2:]
 	}
-	rows := regexp.MustCompile("(?m)^\\| `--[a-z-]+` +\\|").FindAllString(read(t, file), -1)
-	if len(rows) != len(flags) || len(flags) == 0 {
-		t.Errorf("%s has %d settings, relay serve %d", file, len(rows), len(flags))
+	markup, rows := regexp.MustCompile("`|\\[([^]]*)\\]\\([^)]*\\)"), 0
+	row := regexp.MustCompile("(?m)^(\\| `--([a-z-]+)` +\\| )(.*?)( +\\| )(.*?)( \\|.*)$")
+	plain := func(cell string) string { return markup.ReplaceAllString(markup.ReplaceAllString(cell, "$1"), "") }
+	old := raw(t, file)
+	text := row.ReplaceAllStringFunc(old, func(r string) string {
+		m := row.FindStringSubmatch(r)
+		f := flags[m[2]]
+		if f == nil {
+			return r // of a ring that is not there
+		}
+		rows++
+		if value := plain(m[3]); value != f[1] && (f[1] != "" || value != "off" && value != "none") {
+			m[3] = "`" + f[1] + "`"
+		}
+		if plain(m[5]) != f[0] {
+			m[5] = f[0]
+		}
+		return m[1] + m[3] + m[4] + m[5] + m[6]
+	})
+	shown := len(row.FindAllString(read(t, file), -1))
+	if rows != len(flags) || rows != shown || rows == 0 {
+		t.Errorf("%s shows %d settings, of which relay serve has %d; it has %d flags", file, shown, rows, len(flags))
+	}
+	switch {
+	case text == old:
+	case *update:
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s differs from the flags of relay serve: go test . -run TestSettingsPage -update, then add links", file)
 	}
 }
 

@@ -39,7 +39,7 @@ var steps = map[string]int{"lines of a room": 100, "lines of a package": 100, "l
 // longest is how many columns a line may have; a tab is one.
 const longest = 120
 
-var update = flag.Bool("update", false, "lower the debts in debts_test.go to what they are")
+var update = flag.Bool("update", false, "lower the debts in debts_test.go to what they are, and write flags to the page on settings")
 
 // What is larger than its limit is a debt, in debts_test.go. A debt may only fall: neither is
 // it larger than the list says, nor smaller, so that the list falls with it.

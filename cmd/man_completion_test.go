@@ -121,7 +121,7 @@ func TestCompletionOfAClient(t *testing.T) {
 // A shell shows the text of a flag as it is.
 func TestFlagsAreDescribedInPlainText(t *testing.T) {
 	c := exec.Command(binary, "__complete", "serve", "--ret")
-	if out := finish(t, c, nil, "").wantCode(t, 0).out; !strings.Contains(out, "--retention\tremove messages of this age, as in 30d") {
+	if out := finish(t, c, nil, "").wantCode(t, 0).out; !strings.Contains(out, "--retention\tage at which messages are removed, as in 30d") {
 		t.Errorf("%q", out)
 	}
 }

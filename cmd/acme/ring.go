@@ -38,10 +38,10 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&p.domains, "acme", nil, "speak HTTPS, with a certificate for this `domain` that the relay gets "+
-		"and renews by ACME on port 443; this accepts the CA's terms of service; can be repeated")
-	f.StringVar(&p.email, "acme-email", "", "the `email` address at which the ACME CA may write to you")
-	f.StringVar(&p.directory, "acme-directory", autocert.DefaultACMEDirectory, "the `URL` of the ACME CA's directory")
+	f.StringSliceVar(&p.domains, "acme", nil, "speak HTTPS, with a certificate for this `domain` that ACME issues "+
+		"and renews on port 443; repeatable; accepts the CA's terms of service")
+	f.StringVar(&p.email, "acme-email", "", "contact `email` for the CA")
+	f.StringVar(&p.directory, "acme-directory", autocert.DefaultACMEDirectory, "`URL` of the CA's directory")
 }
 
 // certificates returns nil without --acme.

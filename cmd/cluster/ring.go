@@ -26,9 +26,9 @@ func newPart() *serve.Part {
 	var c config
 	return &serve.Part{
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&c.file, "cluster", "",
-				"be a node of the cluster of this `file` (relay docs cluster), which needs the program relay-cluster; a preview")
-			f.StringVar(&c.name, "node", "", "which `member` of the cluster this node is")
+			f.StringVar(&c.file, "cluster", "", "run as a node of the cluster in this `file`, created by relay "+
+				"cluster init; only in relay-cluster; a preview")
+			f.StringVar(&c.name, "node", "", "this node's `member` name")
 		},
 		Check: func(*pflag.FlagSet) error {
 			if (c.file == "") != (c.name == "") {

@@ -43,14 +43,12 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.addr, "console", "", "show the console (relay docs console) to browsers at http://`host:port`; "+
-		"elsewhere than on loopback only with TLS and --console-password-file; off, with --dev, for none (default: none; "+
-		"with --dev "+consoleAddr+", or another port if that one is taken)")
-	f.StringVar(&p.passwordFile, "console-password-file", "", "let browsers in to the console by the password in this "+
-		"`file`, of 12 characters at least, instead of a token of each start")
-	f.StringVar(&p.operator, "console-operator", "",
-		"let the console act as well as show: send messages as the Mecha of this `address`, let messages expire, "+
-			"revoke keys; the audit log has each act (default: none; with --dev operator^demo)")
+	f.StringVar(&p.addr, "console", "", "`host:port` to serve the console on; beyond loopback only with TLS and "+
+		"--console-password-file; with --dev "+consoleAddr+", or another port if that one is taken; off: none")
+	f.StringVar(&p.passwordFile, "console-password-file", "", "`file` with the password that admits browsers to the "+
+		"console, of at least 12 characters, instead of a per-start token")
+	f.StringVar(&p.operator, "console-operator", "", "`address` of the Mecha as which the console may send "+
+		"messages, let messages expire and revoke keys; with --dev operator^demo")
 }
 
 func (p *part) check(flags *pflag.FlagSet) error {

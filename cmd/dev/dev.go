@@ -36,7 +36,8 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.BoolVar(&p.dev, "dev", false, "also create two demo Mechas, and print their keys")
+	f.BoolVar(&p.dev, "dev", false, "also create alice^demo and bob^demo, and print keys for them (with --json as "+
+		"JSON), valid for seven days; the next start prints the same ones")
 }
 
 func (p *part) serving(cmd *cobra.Command, r *serve.Running) error {

@@ -47,9 +47,9 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.BoolVar(&p.learn, "learn", true, "learn from completed messages that name the search which found their recipient "+
-		"(relay docs privacy); --learn=false counts nothing and uses no counts")
-	f.Var(&p.half, "learn-half-life", "the `time` in which what was learned fades to one half, as in 90d, from 1h")
+	f.BoolVar(&p.learn, "learn", true, "count which Mechas complete the messages of those whose searches found "+
+		"them, and rank by that; --learn=false does neither, keeps existing counts, and removes what is not counted yet")
+	f.Var(&p.half, "learn-half-life", "`time` in which the counts fade to one half, from 1h")
 }
 
 func (p *part) check(*pflag.FlagSet) error {

@@ -27,8 +27,7 @@ func newProfiles() *Part {
 }
 
 func (p *profiles) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.addr, "pprof", "",
-		"show profiles of the running program at http://`host:port`/debug/pprof/, which must be a loopback address")
+	f.StringVar(&p.addr, "pprof", "", "loopback `host:port` to serve profiles of the program on, at /debug/pprof/")
 }
 
 func (p *profiles) check(*pflag.FlagSet) error {

@@ -58,62 +58,63 @@ func newSettings() *settings { return &settings{parts: newParts()} }
 func (s *settings) flags(f *pflag.FlagSet) {
 	s.all = f
 	s.parts.flags(f)
-	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes any free port")
-	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; it is created if there is none")
-	f.StringVar(&s.TLSCert, "tls-cert", "", "speak HTTPS, with the certificates in this PEM `file`; SIGHUP reads it again")
+	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "`host:port` to listen on; port 0 takes a free port")
+	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; created if missing")
+	f.StringVar(&s.TLSCert, "tls-cert", "",
+		"speak HTTPS, with the certificates in this PEM `file`; SIGHUP reloads it")
 	f.StringVar(&s.TLSKey, "tls-key", "", "the private key of --tls-cert, in a PEM `file`")
-	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil,
-		"believe the X-Forwarded-For of the proxies in these `networks`, as in 10.0.0.0/8")
+	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil, "`networks` of proxies whose X-Forwarded-For is "+
+		"trusted, as in 10.0.0.0/8")
 	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"),
 		"refuse unsigned requests; REQUIRE_MESSAGE_SIGNATURE=1 does the same")
 	f.BoolVar(&s.RequireRequestSignature, "require-request-signature", false,
-		"refuse requests without X-Request-Signature, which covers the method and the path, too")
-	f.StringVar(&s.LogFormat, "log-format", "auto",
-		"the `format` of the log on stderr: text, json, or auto, which is text on a terminal, and json elsewhere")
-	f.StringVar(&s.LogLevel, "log-level", "info",
-		"the least `level` that is logged: debug, info, warn or error; debug has a line for each request")
-	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute,
-		"how far a request's timestamp may be from this machine's clock, 30s to 15m")
-	f.IntVar(&s.MaxConnections, "max-connections", 60_000,
-		"open connections, and never more than 7/8 of the files that the process may open; "+
-			"beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
-	f.Int64Var(&s.MaxBody, "max-body", 1<<20,
-		"the largest request body, and the largest WebSocket frame that sends a message, in `bytes`")
-	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; "+
-		"one Mecha may use an eighth of it; bodies and answers up to 16 KiB do not count")
-	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10,
-		"the largest request line and headers of a request, in `bytes`, from 4097")
-	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time in which a request's headers must arrive")
-	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time in which a request's body must arrive")
-	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second,
-		"time that a connection may stay open between two requests")
-	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key, messages over WebSockets among "+
-		"them; each 100 rows that a page looks through count as one")
-	f.IntVar(&s.RateBurst, "rate-burst", 1000, "`requests` of a key at once, above --rate-limit")
-	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10,
-		"`failures` to authenticate, per second for each client IP; ten seconds' worth at once")
-	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")
-	f.IntVar(&s.ConversationLimit, "conversation-limit", 0,
-		"messages of a conversation whose founder set no max_messages (default: any number)")
-	f.IntVar(&s.MaxAttempts, "max-attempts", 0,
-		"attempts of workers at a message before the relay acknowledges it as failed (default: any number)")
-	f.IntVar(&s.MaxBroadcast, "max-broadcast", 100,
-		"to how many `Mechas` a message to a whole crew may go, at most 1000; 0 refuses such messages")
-	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
-	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")
-	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000,
-		"`frames` per second that are read from all WebSockets of a key; two seconds' worth at once")
-	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 10*time.Second,
-		"how long a full sync window waits for an acknowledgement before it opens again")
-	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil,
-		"`origins` of pages in browsers that may open a WebSocket and use the API, as in https://app.example; * allows all")
-	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
-	f.Var(&s.Retention, "retention", "remove messages of this `age`, as in 30d or 12h, from 1s (default: keep them)")
+		"refuse requests without X-Request-Signature, which also covers method and path")
+	f.StringVar(&s.LogFormat, "log-format", "auto", "`format` of the log on stderr: text, json, or auto, which is "+
+		"text on a terminal and JSON elsewhere")
+	f.StringVar(&s.LogLevel, "log-level", "info", "minimum `level` to log: debug, info, warn or error; debug adds a "+
+		"line for each request")
+	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be off, 30s to 15m")
+	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "total connections, and never more than 7/8 of the "+
+		"open-file limit; beyond that, new ones displace the oldest that have shown no key, then those of the "+
+		"Mecha that holds most; 0: only the open-file limit applies")
+	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "`bytes` of a request body or of a WebSocket frame that sends a "+
+		"message; 0: no limit")
+	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "`bytes` of bodies and responses in memory, an eighth "+
+		"of it per Mecha; those up to 16 KiB do not count; 0: no limit")
+	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "`bytes` of the request line and headers, from 4097; a pipelined "+
+		"request may have 4 KiB more; 0: 1 MiB")
+	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time for the headers to arrive")
+	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time for the body to arrive")
+	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "time between a connection's requests")
+	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second and key, including messages over "+
+		"WebSockets; each 100 rows that a page scans count as one; 0: no limit")
+	f.IntVar(&s.RateBurst, "rate-burst", 1000, "burst of `requests` per key above the rate")
+	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "`failures` to authenticate per second and client "+
+		"IP, with a burst of ten seconds' worth; 0: no limit")
+	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages per recipient; 0: no limit")
+	f.IntVar(&s.ConversationLimit, "conversation-limit", 0, "messages per conversation whose founder set no "+
+		"max_messages; 0: no limit")
+	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "attempts by workers before the relay acknowledges a message as "+
+		"failed; a profile's max_attempts takes precedence")
+	f.IntVar(&s.MaxBroadcast, "max-broadcast", 100, "`Mechas` that a message to a whole crew may reach, at most "+
+		"1000; 0: such messages are refused")
+	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "total WebSockets and long-polls; 0: no limit")
+	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls per Mecha; 0: no limit")
+	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second read from all WebSockets of a "+
+		"key, with a burst of two seconds' worth; 0: no limit")
+	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 10*time.Second, "how long a full sync window waits for an ack "+
+		"before it reopens; 0: forever")
+	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "`origins` of browser pages that may open a WebSocket "+
+		"and use the API, as in https://app.example; * allows all")
+	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "total nonces remembered; each takes 50 bytes of memory and "+
+		"up to 32 in relay.db-nonces; 0: no limit")
+	f.Var(&s.Retention, "retention", "`age` at which messages are removed, as in 30d or 12h, from 1s; none or 0: "+
+		"they are kept")
 	s.KeepExpired = cli.Days(24 * time.Hour)
-	f.Var(&s.KeepExpired, "keep-expired",
-		"remove messages that have expired this `time` ago, from 1s; 0 leaves them to --retention")
-	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20,
-		"refuse messages when the disk has less than this free, in `bytes`")
+	f.Var(&s.KeepExpired, "keep-expired", "`time` after expires_at at which expired messages are removed, from 1s; "+
+		"0: only their age counts")
+	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "free disk in `bytes` below which messages are refused "+
+		"(507); 0: no minimum")
 }
 
 func envBool(name string) bool {

@@ -20,8 +20,8 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.BoolVar(&p.on, "mcp", false, "also serve the tools of relay mcp at /mcp, over HTTP with a Bearer key; "+
-		"only on a loopback address or with TLS, and not where signatures are required")
+	f.BoolVar(&p.on, "mcp", false, "also serve the tools of relay mcp at /mcp, over HTTP with a Bearer key; only on "+
+		"a loopback address or with TLS, and not where signatures are required")
 }
 
 func (p *part) check(f *pflag.FlagSet) error {

@@ -32,8 +32,8 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.addr, "metrics-addr", "", "show metrics at http://`host:port`/metrics, to everybody who can reach "+
-		"it; without this flag, programs on this machine find them at --addr")
+	f.StringVar(&p.addr, "metrics-addr", "", "`host:port` to serve metrics on, at /metrics, to everyone who can "+
+		"reach it; without it, programs on this machine find them at --addr")
 }
 
 func (p *part) check(*pflag.FlagSet) error {
