@@ -65,7 +65,7 @@ func TestCommandsWaitForEachOther(t *testing.T) {
 	}()
 	for range 5 {
 		d, err := Open(Options{Path: path, Schema: schema, Serve: true})
-		for errors.Is(err, admin.ErrServed) { // the commands were always faster
+		for errors.Is(err, admin.ErrInUse) { // the commands were always faster
 			d, err = Open(Options{Path: path, Schema: schema, Serve: true})
 		}
 		if err != nil {
