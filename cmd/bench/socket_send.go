@@ -9,9 +9,9 @@ import (
 	"relay/http/client"
 )
 
-// socket measures how many messages a second are accepted over sockets, beside as many
-// connections that send each message in a request. A connection has one message under
-// way, or 64.
+// socket measures how many messages a second are accepted over sockets, compared with the same
+// number of connections that send each message in a request. A connection has 1 or 64 messages in
+// flight.
 func (b *bench) socket(ctx context.Context) error {
 	s, err := b.durable(ctx)
 	if err != nil {

@@ -27,9 +27,8 @@ const (
 	// about a tenth of the messages.
 	listenerOfTen = 5
 
-	// A payload has smallestPayload bytes, and on top of these a part that is
-	// exponentially distributed, so that the mean is Config.Payload. It has at most
-	// largestPayload times as many.
+	// A payload has smallestPayload bytes and a number of further ones that is exponentially
+	// distributed. The mean is Config.Payload, and the maximum is largestPayload times that.
 	smallestPayload = 64
 	largestPayload  = 16
 )

@@ -1,10 +1,10 @@
-// Package cluster is relay cluster, and the node that relay serve --cluster starts. What
-// the nodes say to each other is package db/cluster, which is there with the build tag
-// cluster alone: node.go has what needs it, and none.go what a program without it says.
+// Package cluster has the command relay cluster, and the node that relay serve --cluster starts. The
+// protocol between nodes is in package db/cluster, which is built only with the build tag cluster:
+// node.go has what needs it, and none.go what a program without it says.
 //
 // Here is the cluster file as a person makes and changes it, the folder of a node's part
-// of the log, and how a database comes into a cluster and leaves it. Who serves a store
-// joins a cluster before it opens the store, and keeps to the order of serve.Node.
+// of the log, and how a database comes into a cluster and leaves it. Whoever serves a store
+// joins the cluster before opening the store, in the order that serve.Node gives.
 package cluster
 
 import (

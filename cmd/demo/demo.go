@@ -233,7 +233,7 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	d.show("back at %s", d.in.URL())
-	d.say("7. flights comes back. It resumes after the first message, whose id it had kept: only the second is pushed.")
+	d.say("7. flights comes back, and asks for what came after the first of the two: only the second is pushed.")
 	listening, err := d.flights.Dial(ctx, flights, "since_message_id="+first.MessageID)
 	if err != nil {
 		return err

@@ -291,8 +291,8 @@ func (l *Learning) writePage(t *engine.Tx, id relay.MechaNumber, p *wordPage) er
 	return nil
 }
 
-// dropWords removes the words of a Mecha that are worth least as of an hour, so that a
-// twentieth of the room is free: the next new words then need no look through all. It
+// dropWords removes the words of a Mecha that are worth least at an hour, until a twentieth of the
+// places is free, so that the next new words do not each need a search through all of them. It
 // packs those that stay.
 func (l *tally) dropWords(counted []exchange, hour int64) error {
 	all, err := wordsOf(&l.t.Rx, l.mecha)

@@ -157,12 +157,12 @@ type spentNonces map[int64]map[relay.NonceHash]struct{}
 
 const (
 	spentPart = 5 * time.Minute
-	// spentStays is for how long a nonce counts, or up to a part longer: as long as a request
-	// could come again at another node, whatever clock skew the nodes allow, and a part more.
-	// If the log's clock jumps ahead, as when another machine takes over, nonces are forgotten
-	// earlier by the width of the jump. By the part more, jumps of up to 5 minutes in all let
-	// no request come twice. If the clock jumps back, the log's time stands still, and nonces
-	// count longer.
+	// spentStays is how long a nonce counts, at least: as long as a request could be repeated at
+	// another node, whatever clock skew the nodes allow, plus one spentPart. Whole parts are
+	// forgotten, so a nonce may count one part longer. If the log's clock jumps ahead, as when
+	// another machine takes over, nonces are forgotten earlier by the width of the jump: the
+	// additional part covers jumps of up to 5 minutes in all. If the clock jumps back, the log's
+	// time stands still, and nonces count longer.
 	spentStays = 2*relay.MaxClockSkew + spentPart
 )
 

@@ -16,9 +16,9 @@ const (
 	lastPutOff = 3   // the attempt after which an answer for another process is handled here
 )
 
-// isAside tells whether a message must go through sortOut. A listener that keeps its place
-// handles one message after the other, and acknowledges nothing that it could put off: for it,
-// work waits until it is decided for whom a message is.
+// isAside reports whether a message must go through sortOut, because it may answer a question. A
+// listener that saves its position handles one message after the other and cannot defer one: it
+// waits until it is known for whom the message is.
 func (l *listener) isAside(m *Message) bool {
 	if l.o.keepsPlace() {
 		return false

@@ -86,10 +86,10 @@ func (s *Socket) Receive(v any) error {
 	return json.Unmarshal(frame, v)
 }
 
-// Next waits for the next frame, and returns its JSON, which holds until the
+// Next waits for the next frame, and returns its JSON, which is valid until the
 // next call. It answers the relay's pings. The error is a *Closed if the relay
-// has closed the socket, the cause of ctx if that has ended, and otherwise that
-// of a connection that is lost: a relay that is silent for 90 seconds, without
+// has closed the socket, the cause of ctx if that has ended, and otherwise the
+// network error: a relay that is silent for 90 seconds, without
 // even a ping, counts as gone.
 func (s *Socket) Next() ([]byte, error) {
 	frame, err := s.read()

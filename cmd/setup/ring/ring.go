@@ -1,7 +1,7 @@
-// Package ring is what an agent's program needs of the relay: relay setup puts it into the
-// program's configuration, by package setup; relay hook and relay listen --bell wake the
-// agent when messages are pending, and relay doctor says what is wrong. A bell tells ids
-// and senders, never what the messages say.
+// Package ring has the commands that an agent's program uses. relay setup writes them into the
+// program's configuration, with package setup. relay hook and relay listen --bell wake the agent
+// when messages are pending; relay doctor says what is wrong. A bell is a line that announces
+// pending messages: it has their ids and senders, never their contents.
 package ring
 
 import (

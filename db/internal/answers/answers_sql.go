@@ -160,9 +160,9 @@ func emptySearches(t *engine.Tx, all []relay.Position, what Text) error {
 	})
 }
 
-// A Cleaner removes texts of searches: expired answers, because they show profiles as they were and
-// take room; or the words, once no message can name the search any more. The rows stay until newer
-// ones replace them, to tell that there was an answer.
+// A Cleaner removes texts of searches: answers when they expire, because they show profiles as they
+// were and take space; or the words of the query, once no message can name the search any more. The
+// rows stay until newer ones replace them, as evidence that there was an answer.
 //
 // Rows are in the order of their times and live equally long. So a scan that begins
 // where the last one ended finds the rows that are due first.

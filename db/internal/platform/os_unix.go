@@ -59,7 +59,7 @@ func OnlyOurs(info os.FileInfo) bool {
 }
 
 // GiveToOwnerOf gives the file at made to the owner and the group of the file or folder at path,
-// if this process is root's and they are not: the owner could not open it otherwise. If the
+// if this process runs as root and that owner is not root, who could not open it otherwise. If the
 // system does not allow that, the file stays as it is.
 func GiveToOwnerOf(path, made string) {
 	if os.Geteuid() != 0 {
