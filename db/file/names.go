@@ -118,8 +118,10 @@ func Lock(path string) (*Locked, error) {
 		}
 		return &Locked{name: name}, nil
 	}
-	if err := Share(real+".lock", real); err != nil && made != "" { // else it may belong to another user
-		return nil, errors.Join(err, name.Close())
+	if made != "" {
+		if err := Share(made, real); err != nil {
+			return nil, errors.Join(err, name.Close())
+		}
 	}
 	inode, err := lockInode(real)
 	if err == nil {

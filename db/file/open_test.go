@@ -2,8 +2,10 @@ package file_test
 
 import (
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -80,4 +82,27 @@ func TestAFileWithAJournalIsOpened(t *testing.T) {
 		}
 		wantWhole(t, path, schema(t), file.CurrentSchema())
 	})
+}
+
+// Somebody who may write in the folder may put a link in the place of the lock. What it leads to keeps
+// its rights: a command of root would else give them away.
+func TestALockThatIsALinkGivesNoRightsAway(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "relay.db"), filepath.Join(dir, "other")
+	for name, mode := range map[string]os.FileMode{path: 0o666, other: 0o600} {
+		if err := errors.Join(os.WriteFile(name, nil, mode), os.Chmod(name, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(other, path+".lock"); err != nil {
+		t.Skip("links need a right here: ", err)
+	}
+	held, err := file.Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if info, err := os.Stat(other); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
 }
