@@ -12,7 +12,8 @@
 // and a question. The server answers each request with a line of JSON, as soon as it knows the
 // outcome. Before the last line of a question, other lines report its progress. If the server closes
 // the connection, it first sends a second line whose n is 0, with the reason. Requests that have no
-// outcome by then were not carried out.
+// outcome by then were not carried out. If an outcome could not be sent, the connection ends without
+// that line, and the command does not know which requests were carried out.
 package admin
 
 import (
@@ -278,9 +279,9 @@ type talk struct {
 	under   sync.WaitGroup
 }
 
-// write writes the answers until there are no more. While the server stops, the command must take each of
-// them in time; the answers may come late, since each waits for its outcome. Error: an answer that could
-// not be written; the command has gone, or reads nothing.
+// write writes the answers until there are no more. While the server stops, the command has endsIn to take
+// each of them. Outcomes may still come late then, so the deadline begins with each answer. Error: an
+// answer could not be written, because the command has gone, or reads nothing.
 func (t *talk) write(c net.Conn) error {
 	lines := json.NewEncoder(c)
 	failed := lines.Encode(answer{})
@@ -355,7 +356,7 @@ func readRequest(r *bufio.Reader) ([]byte, error) {
 	if n > MostBytes {
 		return nil, errors.New("a request is too long")
 	}
-	request, err := io.ReadAll(io.LimitReader(r, int64(n))) // which takes memory for what is there
+	request, err := io.ReadAll(io.LimitReader(r, int64(n))) // memory grows with what arrives, not with what is announced
 	if err == nil && uint64(len(request)) < n {
 		err = io.ErrUnexpectedEOF
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -45,40 +46,55 @@ func opened(t *testing.T, greeting []byte, h Handler) *Server {
 	return s
 }
 
-func (s *Server) take(c net.Conn) {
-	if s.admit(c) == nil {
-		s.wg.Go(func() { s.serve(c) })
+// connected returns a connection that the server takes.
+func connected(s *Server) net.Conn {
+	ours, theirs := net.Pipe()
+	if s.admit(theirs) == nil {
+		s.wg.Go(func() { s.serve(theirs) })
 	}
+	return ours
+}
+
+// written returns a server that has taken a write; the connection of the command, with its lines; and
+// what tells the server the outcome.
+func written(t *testing.T) (s *Server, command net.Conn, lines *json.Decoder, done func(error)) {
+	t.Helper()
+	taken := make(chan func(error), 1)
+	s = opened(t, nil, Handler{Apply: func(_ context.Context, _ []byte, done func(error)) { taken <- done }})
+	command = connected(s)
+	lines = json.NewDecoder(command)
+	command.Write([]byte{version})
+	if err := lines.Decode(&answer{}); err != nil {
+		t.Fatal(err)
+	}
+	command.Write(append(binary.AppendUvarint(nil, 1), aWrite))
+	return s, command, lines, <-taken
+}
+
+// closing closes the server, and returns a channel that tells when that is done.
+func closing(s *Server) chan bool {
+	closed := make(chan bool)
+	go func() { s.Close(); close(closed) }()
+	return closed
 }
 
 // A write that was taken before the server stops has its outcome after it, however long that takes:
 // without it, the command would take the write for not done, and make it again.
 func TestAnOutcomeThatComesLongAfterCloseIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		taken := make(chan func(error), 1)
-		s := opened(t, nil, Handler{Apply: func(_ context.Context, _ []byte, done func(error)) { taken <- done }})
-		ours, theirs := net.Pipe()
-		s.take(theirs)
-		lines := json.NewDecoder(ours)
-		said := func() (a answer) {
-			if err := lines.Decode(&a); err != nil {
-				t.Error(err)
-			}
-			return a
-		}
-		ours.Write([]byte{version})
-		said()
-		ours.Write(append(binary.AppendUvarint(nil, 1), aWrite))
-		done := <-taken
-		closed := make(chan bool)
-		go func() { s.Close(); close(closed) }()
+		s, _, lines, done := written(t)
+		closed := closing(s)
 		time.Sleep(time.Hour)
 		done(nil)
-		if a := said(); a.N != 1 || a.Code != "" {
-			t.Errorf("the outcome: %+v", a)
+		var outcome, last answer
+		if err := errors.Join(lines.Decode(&outcome), lines.Decode(&last)); err != nil {
+			t.Error(err)
 		}
-		if a := said(); a.N != 0 || a.Code != relay.ShuttingDown {
-			t.Errorf("the last line: %+v", a)
+		if outcome.N != 1 || outcome.Code != "" {
+			t.Errorf("the outcome: %+v", outcome)
+		}
+		if last.N != 0 || last.Code != relay.ShuttingDown {
+			t.Errorf("the last line: %+v", last)
 		}
 		<-closed
 	})
@@ -87,21 +103,11 @@ func TestAnOutcomeThatComesLongAfterCloseIsTold(t *testing.T) {
 // A command that does not take an outcome is not told that nothing was done.
 func TestACommandThatReadsNothingIsNotToldThatNothingWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		taken := make(chan func(error), 1)
-		s := opened(t, nil, Handler{Apply: func(_ context.Context, _ []byte, done func(error)) { taken <- done }})
-		ours, theirs := net.Pipe()
-		s.take(theirs)
-		lines := json.NewDecoder(ours)
-		ours.Write([]byte{version})
-		if err := lines.Decode(&answer{}); err != nil {
-			t.Error(err)
-		}
-		ours.Write(append(binary.AppendUvarint(nil, 1), aWrite))
-		(<-taken)(nil)
-		closed := make(chan bool)
-		go func() { s.Close(); close(closed) }()
+		s, command, _, done := written(t)
+		done(nil)
+		closed := closing(s)
 		time.Sleep(endsIn + endsIn/2) // the outcome could not be written
-		if rest, err := io.ReadAll(ours); err != nil || len(rest) > 0 {
+		if rest, err := io.ReadAll(command); err != nil || len(rest) > 0 {
 			t.Errorf("%q, %v", rest, err)
 		}
 		<-closed
@@ -113,9 +119,7 @@ func TestAConnectionMustGreetInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, []byte("hello"), Handler{})
 		defer s.Close()
-		ours, theirs := net.Pipe()
-		s.take(theirs)
-		if rest, err := io.ReadAll(ours); err != nil || len(rest) > 0 {
+		if rest, err := io.ReadAll(connected(s)); err != nil || len(rest) > 0 {
 			t.Errorf("%q, %v", rest, err)
 		}
 		synctest.Wait()
