@@ -150,8 +150,7 @@ func (e *every) say(
 		at, newest = r.Last.Time(), relay.FormatTime(r.Last.Time())
 	}
 	if e.JSON {
-		return e.PrintJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, took.Milliseconds(),
-			int64(r.Last), show.OptionalTime(at)})
+		return e.PrintJSON(copied{cli.CopiedJSON(r, o, took), int64(r.Last), show.OptionalTime(at)})
 	}
 	log.Info("copied", "file", r.Path, "size", show.Bytes(r.Bytes), "messages", r.Messages, "checked", !o.Unchecked,
 		"took", show.Gap(took), "position", int64(r.Last), "newest_write", newest)
@@ -160,12 +159,7 @@ func (e *every) say(
 
 // copied is a line of relay backup --every with --json: that of relay backup, and the newest write.
 type copied struct {
-	File     string  `json:"file"`
-	Bytes    int64   `json:"bytes"`
-	Messages int64   `json:"messages"`
-	Mechas   int64   `json:"mechas"`
-	Checked  bool    `json:"checked"`
-	TookMS   int64   `json:"took_ms"`
+	cli.Copied
 	Position int64   `json:"position"`        // of the last write in the copy; 0 if there is none
 	Newest   *string `json:"newest_write_at"` // the time of that write
 }

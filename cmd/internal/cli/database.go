@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,6 +54,21 @@ func (a *App) WithInspector(f func(*look.Inspector) error) error {
 		return errors.New("interrupted: not everything was read")
 	}
 	return Plain(file.Explain(in.Path(), err))
+}
+
+// Copied is the output, with --json, of commands that copy a database.
+type Copied struct {
+	File     string `json:"file"`
+	Bytes    int64  `json:"bytes"`
+	Messages int64  `json:"messages"`
+	Mechas   int64  `json:"mechas"`
+	Checked  bool   `json:"checked"`
+	TookMS   int64  `json:"took_ms"`
+}
+
+// CopiedJSON returns the output for one copy.
+func CopiedJSON(r file.BackupResult, o file.BackupOptions, took time.Duration) Copied {
+	return Copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, took.Milliseconds()}
 }
 
 // NotCopied puts the error of a backup into a sentence for its user.

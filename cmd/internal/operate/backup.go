@@ -54,25 +54,11 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 		return a.NotCopied(o, r, err)
 	}
 	if a.JSON {
-		return a.PrintJSON(copiedJSON(r, o, time.Since(began)))
+		return a.PrintJSON(cli.CopiedJSON(r, o, time.Since(began)))
 	}
 	fmt.Fprintf(a.Stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.Stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
 	return err
-}
-
-// copied is the output of backup and restore with --json.
-type copied struct {
-	File     string `json:"file"`
-	Bytes    int64  `json:"bytes"`
-	Messages int64  `json:"messages"`
-	Mechas   int64  `json:"mechas"`
-	Checked  bool   `json:"checked"`
-	TookMS   int64  `json:"took_ms"`
-}
-
-func copiedJSON(r file.BackupResult, o file.BackupOptions, took time.Duration) copied {
-	return copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, took.Milliseconds()}
 }
 
 // contents describes a copy for people.

@@ -110,7 +110,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 	}
 	if a.JSON {
 		done := restored{
-			copied:  copiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
+			Copied:  cli.CopiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
 			Kept:    show.Optional(r.Kept),
 			Revived: revivedJSON(r.Revived), Ended: o.RevokeNewer, KeysRead: r.KeysUnread == nil,
 		}
@@ -184,7 +184,7 @@ func (f *faulty) Unwrap() error { return f.cause }
 
 // restored is the output of restore with --json.
 type restored struct {
-	copied
+	cli.Copied
 	From   *string `json:"from,omitempty"`    // with --from: the copy that was chosen
 	MadeAt *string `json:"made_at,omitempty"` // with --from: when that copy was made
 	// with --from: the time of the last write in that copy, if there is one

@@ -44,9 +44,8 @@ func (s *Series) Close() error {
 }
 
 // Add adds a copy of the database o.From, and then removes the oldest copies of those that
-// are too many. If
-// the clock was set back, the name has a time just after that of the newest copy. o.To is
-// ignored. After an error, the folder has no new copy, or the error says that old ones
+// are too many. If the clock was set back, the name has a time just after that of the newest
+// copy. o.To is ignored. After an error, the folder has no new copy, or the error says that old ones
 // could not be removed. The error is ErrHeld if another process has the folder. Add
 // refuses a database that the newest readable copy was not made of, or is ahead of: each
 // copy of it would push out a better one.
