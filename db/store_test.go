@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"relay/db"
+	"relay/db/dbtest"
 	"relay/db/relay"
-	"relay/db/scratch"
 )
 
 // The long form of the tests, see db.Long.
@@ -41,16 +40,8 @@ type store struct {
 
 func mustOpen(t testing.TB, options ...func(*db.Options)) store {
 	t.Helper()
-	o := db.Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: schema(t), Create: true, Serve: true, ClockSkew: 5 * time.Minute}
-	for _, f := range options {
-		f(&o)
-	}
-	d, err := db.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return store{d, t}
+	serve := func(o *db.Options) { o.Serve = true }
+	return store{dbtest.Open(t, append([]func(*db.Options){serve}, options...)...), t}
 }
 
 func (s store) mustIssue(a relay.Address) relay.IssuedKey {

@@ -50,6 +50,19 @@ func Issue(t testing.TB, d *db.DB, a relay.Address) *relay.Key {
 	return k.Key
 }
 
+// Send sends a message and returns its id.
+func Send(t testing.TB, d *db.DB, m *relay.SendMessage) relay.MessageID {
+	t.Helper()
+	if err := m.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := d.Send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent.ID
+}
+
 // Plan returns SQLite's plan of a query, a line for each step.
 func Plan(t testing.TB, v engine.Viewer, text string, args ...any) string {
 	t.Helper()

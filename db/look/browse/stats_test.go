@@ -24,15 +24,7 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	send := func() relay.MessageID {
 		t.Helper()
 		nonce++
-		m := &relay.SendMessage{At: time.Now(), Key: alice.Number, To: "bob^demo", Payload: []byte(`{}`), Nonce: nonce}
-		if err := m.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		sent, err := d.Send(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sent.ID
+		return dbtest.Send(t, d, &relay.SendMessage{At: time.Now(), Key: alice.Number, To: "bob^demo", Payload: []byte(`{}`), Nonce: nonce})
 	}
 	complete := func(id relay.MessageID) {
 		t.Helper()

@@ -34,14 +34,7 @@ func TestAnOverviewCountsWhatWaits(t *testing.T) {
 			if more != nil {
 				more(m)
 			}
-			if err := m.Validate(); err != nil {
-				t.Fatal(err)
-			}
-			sent, err := d.Send(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return sent.ID
+			return dbtest.Send(t, d, m)
 		}
 		keys := []relay.IssuedKey{issue("m0^demo"), issue("m1^demo"), issue("m2^demo")}
 		for n, k := range keys {
