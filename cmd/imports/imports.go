@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,20 +30,11 @@ func init() {
 		Commands: []cli.Command{{Under: "mecha", Make: func(a *cli.App) *cobra.Command {
 			return (&app{a}).command()
 		}}},
-		Extend: map[string]func(*cli.App, *cobra.Command){"mecha": mention},
 	})
 	docs.Register(docs.Ring{Name: "imports"}) // the pages "search" and "command-line" tell of it
 }
 
 type app struct{ *cli.App }
-
-// mention has the help of relay mecha tell of imports, too.
-func mention(_ *cli.App, mecha *cobra.Command) {
-	for _, text := range []*string{&mecha.Short, &mecha.Long} {
-		*text = strings.Replace(*text, "show and remove", "show, import and remove", 1)
-	}
-	mecha.Example += "\n  relay mecha import agents.jsonl"
-}
 
 func (a *app) command() *cobra.Command {
 	var as string
