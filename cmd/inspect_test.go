@@ -19,7 +19,7 @@ type act struct {
 	KeyID                     *string `json:"key_id"`
 }
 
-// relay audit prints the audit log, all of it or what is not older than a time.
+// relay audit prints the whole audit log, or with --since its entries from a time on.
 func TestRelayAudit(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)

@@ -44,7 +44,7 @@ func TestLargeBodiesOfAMechaWaitInLine(t *testing.T) {
 		}
 		h.Give(2)
 		if !h.Hold(nil) {
-			t.Error("places are taken for ever")
+			t.Error("places are taken forever")
 		}
 	})
 }

@@ -3,7 +3,7 @@
 // node.go has what needs it, and none.go what a program without it says.
 //
 // Here is the cluster file as a person makes and changes it, the folder of a node's part
-// of the log, and how a database comes into a cluster and leaves it. Whoever serves a store
+// of the log, and how a database joins a cluster and leaves it. Whoever serves a store
 // joins the cluster before opening the store, in the order that serve.Node gives.
 package cluster
 

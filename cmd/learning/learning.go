@@ -48,7 +48,7 @@ func newPart() *serve.Part {
 
 func (p *part) flags(f *pflag.FlagSet) {
 	f.BoolVar(&p.learn, "learn", true, "count which Mechas complete the messages of those whose searches found "+
-		"them, and rank by that; --learn=false does neither, keeps existing counts, and removes what is not counted yet")
+		"them, and rank by these counts; --learn=false stops both, keeps the counts, and drops what is not counted yet")
 	f.Var(&p.half, "learn-half-life", "`time` in which the counts fade to one half, from 1h")
 }
 

@@ -143,7 +143,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 				crowd.give(0)
 			}
 			if crowd.order != c.order || len(crowd.waiting) > 0 {
-				t.Errorf("%d places, %d for each: %q, want %q; %d wait for ever", c.places, c.share, crowd.order, c.order, len(crowd.waiting))
+				t.Errorf("%d places, %d for each: %q, want %q; %d wait forever", c.places, c.share, crowd.order, c.order, len(crowd.waiting))
 			}
 		})
 	}
@@ -171,7 +171,7 @@ func TestTurnsAreFair(t *testing.T) {
 				c.give(0)
 			}
 			if len(c.waiting)+c.Kept() > 0 {
-				t.Errorf("seed %d: %d wait for ever, %d are remembered", seed, len(c.waiting), c.Kept())
+				t.Errorf("seed %d: %d wait forever, %d are remembered", seed, len(c.waiting), c.Kept())
 			}
 			if t.Failed() {
 				t.Fatalf("seed %d, %d places, %d for each", seed, c.Places, c.Share)
@@ -194,7 +194,7 @@ func TestTheHouseMayTakeAllPlaces(t *testing.T) {
 			c.give(0)
 		}
 		if c.order != "aba" || len(c.waiting) > 0 {
-			t.Errorf("the turns came in the order %q; %d wait for ever", c.order, len(c.waiting))
+			t.Errorf("the turns came in the order %q; %d wait forever", c.order, len(c.waiting))
 		}
 	})
 }
@@ -336,6 +336,6 @@ func TestTurnsUnderLoad(t *testing.T) {
 	}
 	all.Wait()
 	if ran.Load() == 0 || s.Kept() > 0 || !s.Hold(time.After(time.Minute)) {
-		t.Errorf("%d ran; %d are remembered, or places are taken for ever", ran.Load(), s.Kept())
+		t.Errorf("%d ran; %d are remembered, or places are taken forever", ran.Load(), s.Kept())
 	}
 }

@@ -162,7 +162,7 @@ func (o *SendOptions) negative() string {
 	return ""
 }
 
-// seconds rounds up: what is to last for half a second must not last for ever.
+// seconds rounds up: what is to last for half a second must not last forever.
 func seconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d%time.Second > 0 {

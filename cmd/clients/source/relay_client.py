@@ -2063,7 +2063,7 @@ class SyncRelay:
                 self._loop, self._thread = loop, thread
                 self._finalizer = weakref.finalize(self, _stop, self._core, loop, thread)
             if self._thread is threading.current_thread() or self._process != os.getpid():
-                work.close()  # it would wait for ever
+                work.close()  # it would wait forever
                 raise RuntimeError("a SyncRelay cannot be used by its own thread, as in a handler of logging, nor after a fork: make another one")
             try:
                 future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -2124,7 +2124,7 @@ class SyncRelay:
                state: Optional[str] = None, breaker: int = 30) -> SyncListener:
         """The messages for this Mecha, oldest pending first, until the listener or the relay is closed.
 
-        It connects again after every loss, for ever, and goes on where it was; it ends with RelayError if
+        It connects again after every loss, forever, and goes on where it was; it ends with RelayError if
         the relay refuses for good, as when the key is revoked. A message that comes again while it is in
         hand, or after it was done, is passed over. Acknowledge each message, best by m.working():
         what is not acknowledged comes again to the next listener.
@@ -2136,7 +2136,7 @@ class SyncRelay:
         state: a file that keeps the place, for one listener that reads and does not acknowledge. The place moves when
         the next message is asked for; take the messages in one thread.
         breaker: how many answers (m.reply) it sends in a conversation in ten minutes. Messages beyond that are acked failed,
-        and not given out, so that two agents do not answer each other for ever. 0 or less: any number. What is no whole number is a ValueError.
+        and not given out, so that two agents do not answer each other forever. 0 or less: any number. What is no whole number is a ValueError.
         """
         return SyncListener(self, _Receiver(self._core, live, claim, lease, worker, state, breaker))
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Cache caches a table of numbered strings in both directions. A number keeps its
-// string for ever, since no number is given out twice. A string may get another number
+// string forever, since no number is given out twice. A string may get another number
 // after its row was removed: drop and forget are for that, for changes by another
 // process, and for removed Mechas. It is safe for concurrent use.
 //
