@@ -26,6 +26,9 @@ func (n *Node) watchLog() {
 		if n.nats.JetStreamEnabled() {
 			continue
 		}
+		if n.ctx.Err() != nil {
+			return // Close ends the server of NATS
+		}
 		if !said {
 			said = true
 			n.log.Error("a write to the log of the cluster failed: this node has no part of the log until it is started again",
