@@ -189,7 +189,7 @@ func TestTheTestsOfSECURITYExist(t *testing.T) {
 	}
 }
 
-// commands gives the calls of relay in a file: in its code spans, and in the
+// commands returns the calls of relay in a file: in its code spans, and in the
 // lines of its blocks.
 func commands(t *testing.T, file string) (all []string) {
 	t.Helper()
@@ -369,7 +369,7 @@ func TestTheAnswersOfTheProtocolPageAreReal(t *testing.T) {
 	}
 }
 
-// fields gives the paths of the fields of a JSON text, as in results[].score.
+// fields returns the paths of the fields of a JSON text, as in results[].score.
 func fields(t *testing.T, where, text string) map[string]bool {
 	t.Helper()
 	var v any

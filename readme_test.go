@@ -73,7 +73,7 @@ func write(t *testing.T, name, text string) string {
 
 const pages = "http/docs/"
 
-// blocks gives the fenced blocks of a language in a Markdown file.
+// blocks returns the fenced blocks of a language in a Markdown file.
 func blocks(t *testing.T, file, language string) (all []string) {
 	t.Helper()
 	for _, b := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(read(t, file), -1) {
@@ -82,7 +82,7 @@ func blocks(t *testing.T, file, language string) (all []string) {
 	return all
 }
 
-// block gives the one of them that has some text.
+// block returns the one of them that has some text.
 func block(t *testing.T, file, language, text string) string {
 	t.Helper()
 	found := slices.DeleteFunc(blocks(t, file, language), func(b string) bool { return !strings.Contains(b, text) })
@@ -92,7 +92,7 @@ func block(t *testing.T, file, language, text string) string {
 	return found[0]
 }
 
-// cell gives the second cell of a row of a file: | name | `cell` |
+// cell returns the second cell of a row of a file: | name | `cell` |
 func cell(t *testing.T, file, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(name) + " +\\| +`?(.*?)`? +\\|").FindStringSubmatch(read(t, file))

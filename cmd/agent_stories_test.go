@@ -31,7 +31,7 @@ import (
 //	until REGEXP COMMAND…  runs a command until its output matches;
 //	                       ! until: until it fails with a matching output
 //	packages               makes the .deb of two versions: $OLDER and $NEWER.
-//	                       The condition [packages] tells whether that can be done
+//	                       The condition [packages] reports whether that can be done
 //	unit ROOT              starts the service of systemd that is installed below
 //	                       ROOT, as systemd would, and sets RELAY_URL
 func TestStories(t *testing.T) {

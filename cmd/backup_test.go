@@ -251,7 +251,7 @@ func makeLarge(t *testing.T, db string) {
 	s.end()
 }
 
-// partials gives the paths of the copies in a folder that are not whole.
+// partials returns the paths of the copies in a folder that are not whole.
 func partials(t *testing.T, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, ".*.partial-*"))

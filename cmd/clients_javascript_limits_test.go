@@ -26,7 +26,7 @@ func (s *scripts) quicker(name string, constants map[string]string) {
 	s.write(name, text)
 }
 
-// patient gives the client more time than its 2 s for a question, and its 5 s for the reason why
+// patient returns the client more time than its 2 s for a question, and its 5 s for the reason why
 // there is no answer.
 func (s *scripts) patient() {
 	s.t.Helper()

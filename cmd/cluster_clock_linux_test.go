@@ -58,7 +58,7 @@ type wrongClock struct {
 	path string
 }
 
-// ownClock gives a node a clock of its own.
+// ownClock sets a clock of its own in a node.
 func (n *clusterNode) ownClock() *wrongClock {
 	c := &wrongClock{n.trio.t, filepath.Join(n.folder, "clock")}
 	if err := os.WriteFile(c.path, make([]byte, 8), 0o600); err != nil {

@@ -187,7 +187,7 @@ func (d *machineDisk) sync(f *inode, began int, itself *fileOp) {
 	d.journal = slices.Delete(d.journal, 0, last+1)
 }
 
-// leadsTo tells whether a is f or a folder that f is in.
+// leadsTo reports whether a is f or a folder that f is in.
 func (d *machineDisk) leadsTo(a, f *inode) bool {
 	if a == f {
 		return true
@@ -207,7 +207,7 @@ func (d *machineDisk) leadsTo(a, f *inode) bool {
 	return false
 }
 
-// after gives the files as a cut may leave them, by their paths; nil is a folder.
+// after returns the files as a cut may leave them, by their paths; nil is a folder.
 func (d *machineDisk) after(r *rand.Rand, survival int) map[string][]byte {
 	names := map[string]*inode{}
 	for path, f := range d.sure {

@@ -15,7 +15,7 @@ import (
 // picture is the file that TestClusterSecondBySecond draws.
 var picture = flag.String("picture", "", "draw what a lost node does to a cluster into this `file`, as SVG; with -long")
 
-// others gives the other nodes.
+// others returns the other nodes.
 func (n *clusterNode) others() (all []*clusterNode) {
 	for _, o := range n.trio.nodes {
 		if o != n {

@@ -115,7 +115,7 @@ func microseconds(s string) (int64, error) {
 	return strconv.ParseInt(strings.Replace(s, ".", "", 1), 10, 64)
 }
 
-// returned reads the result behind the last string, which is long. It tells whether the call
+// returned reads the result behind the last string, which is long. It reports whether the call
 // succeeded.
 func (c *diskCall) returned(line string) bool {
 	m := callEnds.FindStringSubmatch(line[strings.LastIndexByte(line, '"')+1:])

@@ -51,7 +51,7 @@ func TestClusterSoak(t *testing.T) {
 	t.Logf("%d equal rows", c.compare())
 }
 
-// resident gives the bytes that a node has in memory; 0 where the system does not tell.
+// resident returns the bytes that a node has in memory; 0 where the system does not tell.
 func (n *clusterNode) resident() int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.server.cmd.Process.Pid))
 	var size, resident int64

@@ -162,7 +162,7 @@ func (n *clusterNode) stop() {
 	n.server = nil
 }
 
-// running gives the nodes that run.
+// running returns the nodes that run.
 func (c *trio) running() (all []*clusterNode) {
 	for _, n := range c.nodes {
 		if n.server != nil {
@@ -195,7 +195,7 @@ func (n *clusterNode) status() clusterState {
 	return parse[clusterState](n.trio.t, []byte(mustRelay(n.trio.t, "cluster", "status", "--json", "--db", n.db)))
 }
 
-// leader gives the node that leads the log, once there is one among those that run.
+// leader returns the node that leads the log, once there is one among those that run.
 func (c *trio) leader() *clusterNode {
 	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -212,7 +212,7 @@ func (c *trio) leader() *clusterNode {
 	return nil
 }
 
-// follower gives a running node that does not lead.
+// follower returns a running node that does not lead.
 func (c *trio) follower() *clusterNode {
 	c.t.Helper()
 	leader := c.leader()
@@ -261,7 +261,7 @@ func open(t testing.TB, path string) *sql.DB {
 	return d
 }
 
-// dump gives the rows of a database that all nodes share, one after the other.
+// dump returns the rows of a database that all nodes share, one after the other.
 func dump(t testing.TB, path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		d := open(t, path)
@@ -274,7 +274,7 @@ func dump(t testing.TB, path string) iter.Seq[string] {
 	}
 }
 
-// rowsOf gives the rows of a table, and tells whether more are wanted.
+// rowsOf returns the rows of a table, and reports whether more are wanted.
 func rowsOf(t testing.TB, d *sql.DB, table string, yield func(string) bool) (more bool) {
 	all, err := d.Query("SELECT * FROM " + table + " ORDER BY 1, 2")
 	if err != nil {

@@ -27,7 +27,7 @@ type beside struct {
 
 func (b *beside) turns() *chan *letter { return &b.turn }
 
-// beat gives all bystanders that are not at work their turn.
+// beat returns all bystanders that are not at work their turn.
 func (c *crash) beat(l *letter) {
 	for _, b := range c.bystanders {
 		select {

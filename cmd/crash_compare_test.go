@@ -78,7 +78,7 @@ func (c *crash) wantOrder(whose string, h []record) {
 	}
 }
 
-// compareSender gives how many messages the sender knows to be accepted.
+// compareSender returns how many messages the sender knows to be accepted.
 func (c *crash) compareSender(s *sender, found map[string]record) (n int) {
 	own := c.server.history(s.agent, "direction=out")
 	c.wantOrder(s.Address, own)

@@ -51,7 +51,7 @@ func inject(t *testing.T, s *server, call, errno, when string, files ...string) 
 	}
 }
 
-// threadsAre tells whether each thread of a process has one of some states (proc_pid_stat(5)).
+// threadsAre reports whether each thread of a process has one of some states (proc_pid_stat(5)).
 func threadsAre(s *server, states string) bool {
 	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
 	for _, name := range all {

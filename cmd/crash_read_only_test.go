@@ -68,7 +68,7 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	t.Logf("%d messages accepted, %d without an outcome: none lost, doubled or out of order", l.count(), len(l.open))
 }
 
-// mountExt4 gives a directory with a real file system on a loop device, and what damages it.
+// mountExt4 returns a directory with a real file system on a loop device, and what damages it.
 func mountExt4(t *testing.T) (dir string, damage func()) {
 	t.Helper()
 	if os.Getuid() != 0 {

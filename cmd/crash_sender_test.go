@@ -121,7 +121,7 @@ func (l *letter) accept(t *testing.T, ans answer) {
 	l.outcome, l.id, l.createdAt = accepted, m.MessageID, m.CreatedAt
 }
 
-// hand gives a letter to its recipient, unless that one has its hands full.
+// hand returns a letter to its recipient, unless that one has its hands full.
 func (s *sender) hand(l *letter) {
 	if len(s.letters)%8 == 0 {
 		s.beat(l)

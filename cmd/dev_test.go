@@ -29,7 +29,7 @@ func TestDevIsYesOrNo(t *testing.T) {
 	run(t, []string{"serve", "--db", tempDB(t)}, []string{"RELAY_DEV=perhaps"}, "").wantCode(t, 2, "RELAY_DEV", "perhaps", "Try: relay serve --help")
 }
 
-// keyIDs gives the ids of the keys in a database.
+// keyIDs returns the ids of the keys in a database.
 func keyIDs(t *testing.T, db string) (ids []string) {
 	for line := range strings.Lines(mustRelay(t, "key", "list", "--json", "--db", db)) {
 		ids = append(ids, parse[struct {

@@ -23,7 +23,7 @@ import (
 //	go test ./cmd -run Crash -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// rounds gives how often a fault is made, or how much there is of something. The long form
+// rounds returns how often a fault is made, or how much there is of something. The long form
 // goes a sixth of the way to the larger number, and all of it if RELAY_TEST_FULL is set.
 func rounds(usual, longer int) int {
 	switch {
@@ -37,7 +37,7 @@ func rounds(usual, longer int) int {
 
 func full() bool { return os.Getenv("RELAY_TEST_FULL") != "" }
 
-// questions gives how many questions two agents exchange. RELAY_TEST_CLIENTS makes it 2,000.
+// questions returns how many questions two agents exchange. RELAY_TEST_CLIENTS makes it 2,000.
 func questions() int {
 	if os.Getenv("RELAY_TEST_CLIENTS") != "" {
 		return 2000
@@ -157,7 +157,7 @@ func (s *server) wantExit(code int, says ...string) {
 	}
 }
 
-// mountTmpfs gives a directory with a file system of its own, of so many MiB.
+// mountTmpfs returns a directory with a file system of its own, of so many MiB.
 func mountTmpfs(t *testing.T, mib int) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -210,14 +210,14 @@ func (l *ledger) goOn(s *server, from []agent, to string, bytes int, stop <-chan
 	return wg.Wait
 }
 
-// count gives how many messages have been accepted so far.
+// count returns how many messages have been accepted so far.
 func (l *ledger) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.accepted)
 }
 
-// traced tells whether all threads of a server are being traced (proc(5)).
+// traced reports whether all threads of a server are being traced (proc(5)).
 func traced(s *server) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", s.cmd.Process.Pid))
 	for _, f := range files {

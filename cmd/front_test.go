@@ -269,7 +269,7 @@ func (p *pair) wantWords(want ...string) {
 	eventually(p.t, patience, fmt.Sprintf("the words are %q", want), func() bool { return slices.Equal(p.words(), want) })
 }
 
-// describeBob gives bob a profile, and waits until searches find it.
+// describeBob returns bob a profile, and waits until searches find it.
 func (p *pair) describeBob() {
 	p.t.Helper()
 	p.ask(p.bob, "PUT", "/api/v1/mecha/bob^talk/profile", `{"description":"books flights"}`).want(p.t, 200)

@@ -128,7 +128,7 @@ func (m *changer) work() {
 	}
 }
 
-// put tells whether there was an answer.
+// put reports whether there was an answer.
 func (m *changer) put(profile string) bool {
 	ans, err := m.request("PUT", "/api/v1/mecha/"+m.Address+"/profile", profile).to(m.server.url)
 	if err == nil && ans.status != http.StatusOK {
@@ -180,7 +180,7 @@ func (m *changer) resolve(words []string) {
 	}
 }
 
-// kept gives the number of the profile that the directory has; -1: none that was sent.
+// kept returns the number of the profile that the directory has; -1: none that was sent.
 func (m *changer) kept() int {
 	got := parse[struct{ Description string }](m.t,
 		m.server.ask(m.agent, "GET", "/api/v1/mecha/"+m.Address+"/profile", "").want(m.t, http.StatusOK))
@@ -220,7 +220,7 @@ func (s *server) found(a agent, query string) (addresses []string) {
 	return addresses
 }
 
-// search gives the answer to a search. If the relay refuses it because of other
+// search returns the answer to a search. If the relay refuses it because of other
 // searches at the same time, it tries again, as the relay tells it to.
 func (s *server) search(a agent, query string) []byte {
 	s.t.Helper()

@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// damagedMechas gives the number of Mechas in the index: some batches of 1000.
+// damagedMechas returns the number of Mechas in the index: some batches of 1000.
 func damagedMechas() int { return rounds(1200, 2500) }
 
 // damageable is a database of many Mechas with an index that is complete: made
@@ -26,7 +26,7 @@ var damageable struct {
 	keys []agent
 }
 
-// indexed gives such a database, and two of its Mechas with keys.
+// indexed returns such a database, and two of its Mechas with keys.
 func indexed(t *testing.T) (db, index string, keys []agent) {
 	t.Helper()
 	damageable.Do(func() { makeDamageable(t) })

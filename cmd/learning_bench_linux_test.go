@@ -68,7 +68,7 @@ func BenchmarkLearning(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// someWords gives words of a small vocabulary. They have no digits, because words with digits are not
+// someWords returns words of a small vocabulary. They have no digits, because words with digits are not
 // learned.
 func someWords(r *rand.Rand, n int) string {
 	var all []string

@@ -39,7 +39,7 @@ func newMarket(t *testing.T) *market {
 	return m
 }
 
-// find gives the id and the hits of a search.
+// find returns the id and the hits of a search.
 func (m *market) find(a agent) (id string, hits []ranked) {
 	m.t.Helper()
 	var ans answer

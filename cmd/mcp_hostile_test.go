@@ -73,7 +73,7 @@ func withNumbers(t *testing.T, text string) (v any) {
 	return v
 }
 
-// shownTo gives the text that a line shows a model, and expects that a person sees all of it.
+// shownTo returns the text that a line shows a model, and expects that a person sees all of it.
 func shownTo(t *testing.T, line []byte) string {
 	t.Helper()
 	r := parse[struct {

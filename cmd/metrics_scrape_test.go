@@ -93,7 +93,7 @@ func TestNumbersThatCannotBeReadAreLeftOut(t *testing.T) {
 	}
 }
 
-// shows tells whether a scrape has a metric.
+// shows reports whether a scrape has a metric.
 func shows(t *testing.T, url, name string) bool {
 	t.Helper()
 	body, format := scrape(t, url, "")

@@ -89,7 +89,7 @@ func series(t *testing.T, body []byte) (all []labels.Labels) {
 	return all
 }
 
-// value gives the value of a series; labels are names and values.
+// value returns the value of a series; labels are names and values.
 func value(t *testing.T, url, name string, with ...string) float64 {
 	t.Helper()
 	body, format := scrape(t, url, "")
@@ -329,7 +329,7 @@ func TestMetricsAreNamedByTheRules(t *testing.T) {
 	}
 }
 
-// queries gives every query of the dashboard and of the alerts.
+// queries returns every query of the dashboard and of the alerts.
 func queries(t *testing.T) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile("../contrib/grafana.json")

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounted gives a command that sees a file or folder under a second path as well. The
+// mounted returns a command that sees a file or folder under a second path as well. The
 // command has a mount namespace of its own, so the mount ends with it.
 func mounted(t *testing.T, from, at string, args []string) *exec.Cmd {
 	t.Helper()

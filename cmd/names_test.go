@@ -11,7 +11,7 @@ import (
 	"relay/http/docs"
 )
 
-// openers gives commands that open the database db, one for each way of opening it.
+// openers returns commands that open the database db, one for each way of opening it.
 //
 // Without -long, only the first name of a test gets them all, the others a few.
 func openers(t *testing.T, db string, first bool) map[string][]string {

@@ -91,7 +91,7 @@ func whyNoPackages() string {
 	return ""
 }
 
-// mustMakePackages gives the packages.
+// mustMakePackages returns the packages.
 func mustMakePackages(t testing.TB) packages {
 	t.Helper()
 	if why := whyNoPackages(); why != "" {

@@ -86,7 +86,7 @@ func (d *powerDisk) makeDurable(sync *fileOp) {
 	})
 }
 
-// apply gives a file's content after the write, of which only the sectors that
+// apply returns a file's content after the write, of which only the sectors that
 // keep says are there; nil keeps all.
 func (op *fileOp) apply(content []byte, keep func() bool) []byte {
 	if op.kind == truncates {
@@ -139,7 +139,7 @@ var survivals = []struct {
 	}},
 }
 
-// after gives the files as a cut may leave them. A nil content: there is no such file.
+// after returns the files as a cut may leave them. A nil content: there is no such file.
 func (d *powerDisk) after(r *rand.Rand, survival int) map[string][]byte {
 	files := map[string][]byte{}
 	for name, content := range d.content {

@@ -147,7 +147,7 @@ func readCall(call, args, db string) (*fileOp, error) {
 	}
 }
 
-// toldBy gives the messages that an answer names, and those of them that are acknowledged.
+// toldBy returns the messages that an answer names, and those of them that are acknowledged.
 func toldBy(answer string) (told, finished []string) {
 	for _, m := range anAck.FindAllStringSubmatch(answer, -1) {
 		finished = append(finished, m[1])

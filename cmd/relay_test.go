@@ -260,7 +260,7 @@ func runHere(args []string, stdin string) result {
 	return result{out.String(), stderr.String(), code}
 }
 
-// schema gives the text of schema.sql.
+// schema returns the text of schema.sql.
 var schema = sync.OnceValue(func() string {
 	text, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -280,7 +280,7 @@ func inFlags(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	return flagsFor(t, args, env)
 }
 
-// flagsFor gives the arguments of a client's command that say what env says, with files for
+// flagsFor returns the arguments of a client's command that say what env says, with files for
 // the secrets. It returns false where env has no key, or what flags cannot say.
 func flagsFor(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	t.Helper()
@@ -324,7 +324,7 @@ func write(t testing.TB, text string) (file string) {
 	return file
 }
 
-// runsHere tells whether a command does the same in this process. Those that it leaves out
+// runsHere reports whether a command does the same in this process. Those that it leaves out
 // wait for signals, start the program again, or are stopped by a limit of the process.
 func runsHere(args []string) bool {
 	if len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return a == "--help" || a == "-h" || strings.HasPrefix(a, "--no-such-") }) {
@@ -402,7 +402,7 @@ func eventually(t testing.TB, within time.Duration, what string, so func() bool)
 	}
 }
 
-// untilNextLook gives how long to wait before one looks again: the longer the wait so far, the longer.
+// untilNextLook returns how long to wait before one looks again: the longer the wait so far, the longer.
 func untilNextLook(waited time.Duration) time.Duration {
 	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
 }

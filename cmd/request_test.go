@@ -116,7 +116,7 @@ func (s *server) ask(a agent, method, path, body string, more ...string) answer 
 	}
 }
 
-// isNotNow tells whether a node has refused a request because it does not hear the others just now,
+// isNotNow reports whether a node has refused a request because it does not hear the others just now,
 // or because the log had no leader for 10 s. Nothing was written.
 func (a answer) isNotNow() bool {
 	return a.status == http.StatusServiceUnavailable && (a.code() == "not_current" || a.code() == "overloaded")

@@ -146,7 +146,7 @@ func newCast(t *testing.T) *cast {
 // wrong is refused before anything is read.
 const wrong = "--$HOSTILE"
 
-// called gives the arguments of a call, with the cast's values for $NAME.
+// called returns the arguments of a call, with the cast's values for $NAME.
 func (c *cast) called(command, args string) []string {
 	words := strings.Fields(command + " " + args)
 	for i, w := range words {
@@ -181,7 +181,7 @@ func (c *cast) play(t testing.TB, env []string, command string, sh showing) resu
 // readers are the commands that read the database, which RELAY_DB names, and runsHere allows.
 var readers = []string{"audit", "key", "mecha", "message", "stats"}
 
-// here gives the arguments by which a call does the same in this process, without the
+// here returns the arguments by which a call does the same in this process, without the
 // settings in env. It returns false if there are none.
 func (c *cast) here(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	if slices.Contains(args, c.expand(wrong)) {

@@ -40,7 +40,7 @@ func (c *seriesCopier) made(after time.Time) {
 	})
 }
 
-// copies gives the names of the copies, the oldest first.
+// copies returns the names of the copies, the oldest first.
 func (c *seriesCopier) copies() (names []string) {
 	paths, err := filepath.Glob(filepath.Join(c.folder, "relay-*.db"))
 	if err != nil {

@@ -193,7 +193,7 @@ func (s *server) await(o *output, pattern string) []string {
 	}
 }
 
-// ended tells whether the process has ended.
+// ended reports whether the process has ended.
 func (s *server) ended() bool {
 	select {
 	case <-s.exited:

@@ -49,7 +49,7 @@ func (h *house) read(name string) string {
 	return string(text)
 }
 
-// files gives all files in the house by their names, but for the relay's own state.
+// files returns all files in the house by their names, but for the relay's own state.
 func (h *house) files() map[string]string {
 	h.t.Helper()
 	all := map[string]string{}

@@ -62,7 +62,7 @@ func untilInTime(t *testing.T, scene func() bool) {
 	t.Error("it never came to its end within 4 s")
 }
 
-// tooLate tells whether a relay that was told to stop at a time may have given up what was under way.
+// tooLate reports whether a relay that was told to stop at a time may have given up what was under way.
 func tooLate(told time.Time) bool { return time.Since(told) > 4*time.Second }
 
 func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {

@@ -45,7 +45,7 @@ func newTerminal(t testing.TB) (terminal *os.File, screen *os.File) {
 	return terminal, screen
 }
 
-// watched gives a terminal and what is shown on it. end waits until everything
+// watched returns a terminal and what is shown on it. end waits until everything
 // that was written has been read: call it when the program has ended. A terminal
 // that is closed may forget what nobody has read yet.
 func watched(t testing.TB) (terminal *os.File, shown *output, end func()) {

@@ -291,7 +291,7 @@ type litestreamCopier struct {
 	process *server
 }
 
-// litestream gives the program's path, or skips: RELAY_TEST_LITESTREAM names it.
+// litestream returns the program's path, or skips: RELAY_TEST_LITESTREAM names it.
 func litestream(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("RELAY_TEST_LITESTREAM"); path != "" {

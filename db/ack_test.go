@@ -9,7 +9,7 @@ import (
 	"relay/db/relay"
 )
 
-// tellChanges gives the changes that the listeners are told from now on. It has room for
+// tellChanges returns the changes that the listeners are told from now on. It has room for
 // 3000.
 func (s store) tellChanges() <-chan relay.Change {
 	all := make(chan relay.Change, 3000)

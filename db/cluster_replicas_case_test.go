@@ -9,7 +9,7 @@ import (
 	"relay/db/replication"
 )
 
-// pair gives two nodes of one log; the second one has a copy of the first one's file.
+// pair returns two nodes of one log; the second one has a copy of the first one's file.
 func pair(t *testing.T, options ...func(*Options)) (l *testLog, a, b *node) {
 	t.Helper()
 	var o Options

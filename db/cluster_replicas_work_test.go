@@ -112,7 +112,7 @@ func (n *node) poke(f func()) {
 	<-done
 }
 
-// waitFor gives a channel that is closed when the log has a write of a type.
+// waitFor returns a channel that is closed when the log has a write of a type.
 func (l *testLog) waitFor(kind string) <-chan struct{} {
 	found := make(chan struct{})
 	go func() {
@@ -171,7 +171,7 @@ func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
 	wantEnd(a, b)
 }
 
-// notesOf gives the details of the acts of an origin.
+// notesOf returns the details of the acts of an origin.
 func notesOf(l *testLog, from replication.Origin) (details []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

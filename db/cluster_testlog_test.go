@@ -216,7 +216,7 @@ type node struct {
 	fatal   error
 }
 
-// newNode gives a node that is not started. prepare may be nil.
+// newNode returns a node that is not started. prepare may be nil.
 func newNode(t *testing.T, l *testLog, name string, o Options, prepare func(*DB)) *node {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
@@ -356,7 +356,7 @@ func (n *node) keep(keeps bool) {
 	n.keeps = keeps
 }
 
-// rows gives all rows that copies share, with the place in the log. The index of messages is
+// rows returns all rows that copies share, with the place in the log. The index of messages is
 // left out, since each node writes it when it likes; relay check compares it with the messages.
 func (n *node) rows() []string {
 	n.Helper()

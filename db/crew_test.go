@@ -15,7 +15,7 @@ func toCrews(most int) func(*db.Options) {
 	return func(o *db.Options) { o.MaxBroadcast = most }
 }
 
-// recipients gives the addresses to which messages went, in their order.
+// recipients returns the addresses to which messages went, in their order.
 func (s store) recipients(sent relay.Sent, sender relay.IssuedKey) (all []relay.Address) {
 	s.t.Helper()
 	for _, id := range sent.IDs {

@@ -357,9 +357,9 @@ func (d *DB) OnEntries(f func()) { d.w.Listeners.Add(engine.EntriesChanged|engin
 // Lessons is the room of what is learned, for the ring that has brought it.
 func (d *DB) Lessons() lessons.Lessons { return d.lessons }
 
-// Failed gives the fault after which the store takes no writes; nil if there was none.
+// Failed returns the fault after which the store takes no writes; nil if there was none.
 func (d *DB) Failed() error { return d.w.Failed() }
 
-// AcceptsMessages tells whether the disk has room for messages. Without room, Send
+// AcceptsMessages reports whether the disk has room for messages. Without room, Send
 // refuses them with DiskFull, while acknowledgements and reads go on.
 func (d *DB) AcceptsMessages() bool { return !d.w.Disk.Low.Load() }

@@ -47,7 +47,7 @@ func (s store) inspector() *look.Inspector {
 	return in
 }
 
-// directory gives the directory behind an address.
+// directory returns the directory behind an address.
 func (s store) directory(after relay.Address) []relay.Entry {
 	s.t.Helper()
 	in := s.inspector()

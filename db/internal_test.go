@@ -217,7 +217,7 @@ func TestAReadHasABound(t *testing.T) {
 	}
 }
 
-// printed gives the outcome of a write as a log of the tests has it.
+// printed returns the outcome of a write as a log of the tests has it.
 func printed(outcome any) string {
 	switch outcome := outcome.(type) {
 	case nil:
@@ -234,7 +234,7 @@ func printed(outcome any) string {
 	return fmt.Sprintf("%+v", outcome)
 }
 
-// outcomeOf gives the outcome of a write as the log of a replay has it.
+// outcomeOf returns the outcome of a write as the log of a replay has it.
 func outcomeOf(j engine.Job, err error) string {
 	if err != nil {
 		return "refused: " + string(relay.ErrorCode(err))

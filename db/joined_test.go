@@ -14,7 +14,7 @@ import (
 	"relay/db/relay"
 )
 
-// knownAs gives what an accepted message should be.
+// knownAs returns what an accepted message should be.
 func knownAs(sent relay.Sent, from, to relay.IssuedKey, question relay.MessageID) known {
 	return known{id: sent.ID, from: from.Mecha.Number, to: to.Mecha.Number, conversation: sent.Conversation, question: question}
 }
@@ -91,7 +91,7 @@ func (s store) wantConversations(all []known) {
 	}
 }
 
-// reply gives the reply to a known message: the first one that names it, else the first one of
+// reply returns the reply to a known message: the first one that names it, else the first one of
 // its conversation that names none (PROTOCOL §3, Send).
 func reply(all []known, question int) relay.MessageID {
 	q := all[question]

@@ -67,7 +67,7 @@ func (s *taught) exchange(from, to relay.Address, status string, words ...string
 	s.end(to, s.write(from, to, s.mustFind(from, words, to)), status)
 }
 
-// learned gives what is known of a Mecha; nothing at all if it was never counted.
+// learned returns what is known of a Mecha; nothing at all if it was never counted.
 func (s *taught) learned(a relay.Address) relay.Learned {
 	s.t.Helper()
 	all, err := db.LearningOf(s.DB).Learned(ctx, 0, 1000)

@@ -9,7 +9,7 @@ import "flag"
 //	go test ./db -long
 var Long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// Amount gives how often something is done, or how much there is of it.
+// Amount returns how often something is done, or how much there is of it.
 func Amount(usual, longer int) int {
 	if *Long {
 		return longer

@@ -298,7 +298,7 @@ func (s store) commits() *commits {
 	return c
 }
 
-// wait gives what is closed at the next commit. In the long form nobody waits: what it gives is closed.
+// wait returns what is closed at the next commit. In the long form nobody waits: what it gives is closed.
 func (c *commits) wait() <-chan struct{} {
 	if *long {
 		closed := make(chan struct{})

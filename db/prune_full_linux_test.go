@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mountSmall gives a folder with a file system of 8 MiB.
+// mountSmall returns a folder with a file system of 8 MiB.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

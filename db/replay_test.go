@@ -197,7 +197,7 @@ func contentsOf(t *testing.T, path string, tables []string) (all []string) {
 	return append(all, waitingIn(t, path)...)
 }
 
-// waitingIn gives the exchanges in a file that wait to be counted. Each copy has packed them in its own way.
+// waitingIn returns the exchanges in a file that wait to be counted. Each copy has packed them in its own way.
 func waitingIn(t *testing.T, path string) (all []string) {
 	t.Helper()
 	opened, err := sql.Open("sqlite", path)

@@ -383,7 +383,7 @@ func mustRun(t *testing.T, d *DB) {
 	t.Fatal("the removal does not come to an end")
 }
 
-// ahead gives by how much a player's clock is ahead when it removes messages.
+// ahead returns by how much a player's clock is ahead when it removes messages.
 func (p *player) ahead() time.Duration {
 	return []time.Duration{time.Second, time.Minute, 2 * time.Hour, 30 * time.Hour}[p.random.IntN(4)]
 }

@@ -119,7 +119,7 @@ func Prune(ctx context.Context, path, schema string, before time.Time, say func(
 	return pruned(so), err
 }
 
-// GiveBack gives so many bytes of unused pages of the file at path back to the file system, a few at a
+// GiveBack returns so many bytes of unused pages of the file at path back to the file system, a few at a
 // time: by its server, or, if nobody serves the file, by serving it meanwhile. schema is the text of
 // schema.sql. say is told now and then how many bytes are given.
 func GiveBack(ctx context.Context, path, schema string, unused int64, say func(given int64)) error {

@@ -11,7 +11,7 @@ import (
 	"relay/db/relay"
 )
 
-// Measures gives the counts of this store. Safe for concurrent use.
+// Measures returns the counts of this store. Safe for concurrent use.
 func (d *DB) Measures() *engine.Measures { return d.w.Measures }
 
 // Written tells how many writes and chores the store has taken into transactions since it was

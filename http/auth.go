@@ -50,7 +50,7 @@ func (in *input) done() {
 	}
 }
 
-// done gives back what the request held.
+// done releases what the request held.
 func (c *call) done(s *Server) {
 	c.release(s)
 	if c.key != nil {
@@ -59,7 +59,7 @@ func (c *call) done(s *Server) {
 	c.conn.endWork()
 }
 
-// release gives back what the request held for the sake of its body, which nobody reads
+// release releases what the request held for the sake of its body, which nobody reads
 // from here on. It may be called again.
 func (c *call) release(s *Server) {
 	s.endHeavy(c)

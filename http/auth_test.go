@@ -29,7 +29,7 @@ func TestSentencesOfHeaders(t *testing.T) {
 	}
 }
 
-// typo gives key with its last character changed: the checksum tells.
+// typo returns key with its last character changed: the checksum tells.
 func typo(key string) string {
 	last := "0"
 	if strings.HasSuffix(key, last) {

@@ -22,7 +22,7 @@ type mecha struct {
 	relay.IssuedKey
 }
 
-// in gives the client to a subtest.
+// in returns the client to a subtest.
 func (m mecha) in(t testing.TB) mecha {
 	r := *m.r
 	r.t = t

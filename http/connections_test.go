@@ -83,7 +83,7 @@ func wantEnded(t testing.TB, conn net.Conn) {
 	}
 }
 
-// answers tells whether a connection still gets an answer.
+// answers reports whether a connection still gets an answer.
 func answers(conn net.Conn) bool {
 	io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	a, err := nethttp.ReadResponse(bufio.NewReader(conn), nil)

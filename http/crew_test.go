@@ -36,7 +36,7 @@ func (m mecha) mustSendAll(crew string, fields ...string) (s crewSent) {
 	return s
 }
 
-// recipients gives the addresses to which messages went, in their order.
+// recipients returns the addresses to which messages went, in their order.
 func (m mecha) recipients(s crewSent) (all []string) {
 	m.r.t.Helper()
 	for _, id := range s.MessageIDs {

@@ -51,7 +51,7 @@ func (s *Server) noPage(w http.ResponseWriter, r *http.Request, detail string) {
 	s.Refuse(w, r, relay.Errorf(relay.NotFound, "%s", detail))
 }
 
-// acceptsHTML tells whether an Accept header names text/html (RFC 9110 §12.5.1), as a
+// acceptsHTML reports whether an Accept header names text/html (RFC 9110 §12.5.1), as a
 // browser's does. */* does not name it: every other program sends that.
 func acceptsHTML(values []string) bool {
 	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {

@@ -220,7 +220,7 @@ func driveAFullDisk(t *testing.T, d *drive) {
 	}
 }
 
-// mustFillDisk gives a Mecha of a relay on a small file system that is full, and the
+// mustFillDisk returns a Mecha of a relay on a small file system that is full, and the
 // messages in its mailbox; none if no such file system can be mounted here.
 func mustFillDisk(t *testing.T) (alice mecha, ids []string) {
 	t.Helper()

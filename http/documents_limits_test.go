@@ -71,7 +71,7 @@ func TestTheLimitsOfFieldsAreDescribed(t *testing.T) {
 	}
 }
 
-// texts gives n different texts in JSON, of so many characters.
+// texts returns n different texts in JSON, of so many characters.
 func texts(n, length int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf(`"%0*d"`, length, i))

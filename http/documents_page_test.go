@@ -153,7 +153,7 @@ func listed(what string, names []string) string {
 	return fmt.Sprintf("\n%s: `%s`.", what, strings.Join(names, " "))
 }
 
-// codes gives the refusals of an operation, without those of every request with a key.
+// codes returns the refusals of an operation, without those of every request with a key.
 func (o *described) codes() (all []string) {
 	for _, r := range o.Responses {
 		all = append(all, r.Content["application/problem+json"].Schema.Properties.Code.Enum...)
@@ -177,7 +177,7 @@ func compact(t *testing.T, text []byte) string {
 	return b.String()
 }
 
-// exampleOf gives the lines of a request in the shell, and in Python; none for a socket.
+// exampleOf returns the lines of a request in the shell, and in Python; none for a socket.
 func exampleOf(method, path, body string, withKey bool) (shell, python string) {
 	if strings.Contains(path, "/ws/") || strings.HasSuffix(path, "/ticket") {
 		return "", ""

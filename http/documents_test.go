@@ -138,7 +138,7 @@ func outcome(operation string, status int, code string) string {
 	return fmt.Sprintf("%s %d %s", operation, status, code)
 }
 
-// described gives all outcomes that the document has.
+// described returns all outcomes that the document has.
 func (d *drive) described() map[string]bool {
 	all := map[string]bool{}
 	for path, item := range d.open.Paths.Map() {
@@ -343,7 +343,7 @@ func TestWhatIsReadOfRequestsIsDescribed(t *testing.T) {
 	}
 }
 
-// fieldsOfFrames gives the fields of the frames that clients send.
+// fieldsOfFrames returns the fields of the frames that clients send.
 func fieldsOfFrames(t *testing.T) []string {
 	var doc struct {
 		Components struct {

@@ -85,7 +85,7 @@ func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, 
 	return p, next, err
 }
 
-// mayMatchLater tells whether a message that is there, and does not match, may match
+// mayMatchLater reports whether a message that is there, and does not match, may match
 // later. The states of a message only go forward.
 func mayMatchLater(f relay.StateFilter) bool {
 	switch f {
@@ -139,7 +139,7 @@ const (
 	pollPause  = 100 * time.Millisecond
 )
 
-// pause gives the pause of a long-poll after so many reads.
+// pause returns the pause of a long-poll after so many reads.
 func (s *Server) pause(c *call, reads int) time.Duration {
 	pause := s.keys.wait(c.key.Number, s.config.Now())
 	if reads >= quickReads {

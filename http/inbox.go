@@ -49,7 +49,7 @@ func appendPriorities(b []byte, counts map[string]int) []byte {
 	return append(b, '}')
 }
 
-// matchesETag tells whether If-None-Match names the tag (RFC 9110 §13.1.2).
+// matchesETag reports whether If-None-Match names the tag (RFC 9110 §13.1.2).
 func matchesETag(values []string, etag string) bool {
 	for _, tag := range strings.Split(strings.Join(values, ","), ",") {
 		tag = strings.TrimSpace(tag)

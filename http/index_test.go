@@ -26,7 +26,7 @@ type index struct {
 // boost is that of a ring that ranks by what a store has learned.
 var boost = func(*db.DB) search.Boost { return nil }
 
-// open gives the index, which has caught up with the directory at least once.
+// open returns the index, which has caught up with the directory at least once.
 func (i *index) open() (*search.Index, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

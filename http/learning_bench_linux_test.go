@@ -165,7 +165,7 @@ func (k *keeper) Header() nethttp.Header         { return k.header }
 func (k *keeper) WriteHeader(status int)         { k.status = status }
 func (k *keeper) Write(body []byte) (int, error) { return k.body.Write(body) }
 
-// mustLookAndWait lets some of the time pass in which exchanges wait for others, and tells whether
+// mustLookAndWait lets some of the time pass in which exchanges wait for others, and reports whether
 // there were any. The index follows within the time that this takes.
 func (r *testRelay) mustLookAndWait(b *testing.B, d *sql.DB) (waiting bool) {
 	if err := d.QueryRow("SELECT EXISTS (SELECT 1 FROM exchange)").Scan(&waiting); err != nil {

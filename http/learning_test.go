@@ -149,7 +149,7 @@ func (r *testRelay) files() map[string][]byte {
 	return all
 }
 
-// stretches gives what must not be found of a query: all of it, and any two of its words or of
+// stretches returns what must not be found of a query: all of it, and any two of its words or of
 // their stems that follow each other, in it or in the alphabet, however they are joined.
 func stretches(query string, stems []string) (all [][]byte) {
 	all = append(all, []byte(query))

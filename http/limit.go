@@ -52,7 +52,7 @@ func (l *limiters[K]) reserve(k K, now time.Time) time.Duration {
 	return l.bucket(k).ReserveN(now, 1).DelayFrom(now)
 }
 
-// wait gives how long it takes until k has a token; 0 if it has one.
+// wait returns how long it takes until k has a token; 0 if it has one.
 func (l *limiters[K]) wait(k K, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
@@ -97,7 +97,7 @@ func (u *usage) add(n int64) {
 	}
 }
 
-// wait gives a channel that is closed when bytes are given back.
+// wait returns a channel that is closed when bytes are given back.
 func (u *usage) wait() <-chan struct{} {
 	if u.freed == nil {
 		u.freed = make(chan struct{})
@@ -150,7 +150,7 @@ func (m *memory) takeLater(owner relay.MechaNumber, n int64) (room <-chan struct
 	return nil
 }
 
-// hasRoom tells whether take would count n bytes now.
+// hasRoom reports whether take would count n bytes now.
 func (m *memory) hasRoom(owner relay.MechaNumber, n int64) bool {
 	if m.take(owner, n) != nil {
 		return false
@@ -159,7 +159,7 @@ func (m *memory) hasRoom(owner relay.MechaNumber, n int64) bool {
 	return true
 }
 
-// full gives the usage that leaves no room for n more bytes of a Mecha: its own, or that
+// full returns the usage that leaves no room for n more bytes of a Mecha: its own, or that
 // of all; nil if there is room.
 func (m *memory) full(owner relay.MechaNumber, n int64) *usage {
 	switch own := m.of[owner]; {

@@ -18,7 +18,7 @@ type Live interface {
 	// once the connection is no longer the HTTP server's. If it returns an error,
 	// it has written nothing.
 	Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error
-	// Online tells whether the Mecha has a socket or a long-poll open.
+	// Online reports whether the Mecha has a socket or a long-poll open.
 	Online(relay.MechaNumber) bool
 	// Watch reports on wake, until stop is called, that something has happened to
 	// the messages of the key's Mecha. It counts as a socket. ended yields once, when

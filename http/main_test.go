@@ -22,7 +22,7 @@ import (
 //	go test ./http -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// amount gives how often something is done, or how much there is of it.
+// amount returns how often something is done, or how much there is of it.
 func amount(usual, longer int) int {
 	if *long {
 		return longer

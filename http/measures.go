@@ -35,7 +35,7 @@ func newMeasures(bodies *measure.Histogram) *Measures {
 	}
 }
 
-// Measures gives the counts of this server. Safe for concurrent use.
+// Measures returns the counts of this server. Safe for concurrent use.
 func (s *Server) Measures() *Measures { return s.measures }
 
 // Requests tells how many requests the server has taken. Safe for concurrent use.
@@ -80,7 +80,7 @@ func isLoopbackHost(host string) bool {
 	return err == nil && a.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// forwarded tells whether a header is there that only proxies add.
+// forwarded reports whether a header is there that only proxies add.
 func forwarded(h http.Header) bool {
 	for name := range h {
 		switch {

@@ -31,7 +31,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 	return s.created(c, sent)
 }
 
-// joined gives the value of a header that may have come in several lines (RFC 9110 §5.3).
+// joined returns the value of a header that may have come in several lines (RFC 9110 §5.3).
 func joined(lines []string) string { return strings.Join(lines, ",") }
 
 // readMessage reads the message that a client sends. If the client sent it before, with

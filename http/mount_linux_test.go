@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// mountSmall gives a directory with a file system of 48 MiB; "" if that cannot be had.
+// mountSmall returns a directory with a file system of 48 MiB; "" if that cannot be had.
 func mountSmall(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "small")

@@ -11,7 +11,7 @@ import (
 // for concurrent use. Its errors are of type *relay.Error: Overloaded, InvalidRequest.
 type Finder interface {
 	Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error)
-	// Ready tells whether searches find all Mechas. Before that, the index catches up.
+	// Ready reports whether searches find all Mechas. Before that, the index catches up.
 	Ready() bool
 }
 

@@ -21,7 +21,7 @@ type abuse struct {
 
 func query(q string) string { return member("query", q) }
 
-// many gives n values as JSON, of a pattern with one %d.
+// many returns n values as JSON, of a pattern with one %d.
 func many(n int, pattern string) string {
 	var b strings.Builder
 	for i := range n {

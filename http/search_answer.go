@@ -158,7 +158,7 @@ func (s *Server) results(
 	return out, nil
 }
 
-// mayFind tells whether a search may show an entry. Only its exact address finds
+// mayFind reports whether a search may show an entry. Only its exact address finds
 // an unlisted one.
 func mayFind(q *relay.SearchRequest, e *relay.Entry) bool {
 	return e.VisibleTo(q.Caller) && (e.Visibility != relay.Unlisted || q.Query == string(e.Address))

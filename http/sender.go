@@ -139,7 +139,7 @@ func (s sender) verifyLetter(in *input, l *relay.Letter) error {
 	return nil
 }
 
-// sentFields gives the answer to a frame: the body of a 201, and whether it is a stored one,
+// sentFields returns the answer to a frame: the body of a 201, and whether it is a stored one,
 // which an answer over HTTP has in a header.
 func (s sender) sentFields(k *relay.Key, sent relay.Sent) []byte {
 	seen, visible, known := s.config.DB.KnownPresence(k.Mecha, sent.Recipient)

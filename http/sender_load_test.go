@@ -25,7 +25,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// untilNextLook gives how long to wait before one looks again: the longer the wait so far, the longer.
+// untilNextLook returns how long to wait before one looks again: the longer the wait so far, the longer.
 func untilNextLook(waited time.Duration) time.Duration {
 	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
 }

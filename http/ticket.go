@@ -98,7 +98,7 @@ func (s *Server) getTicket(c *call) (answer, error) {
 	return answer{status: http.StatusCreated, body: append(b, "}\n"...)}, nil
 }
 
-// ticketOf gives the ticket of a handshake; "" if it has none.
+// ticketOf returns the ticket of a handshake; "" if it has none.
 func ticketOf(r *http.Request) string {
 	if !strings.Contains(r.URL.RawQuery, "ticket=") {
 		return ""

@@ -63,7 +63,7 @@ func isWordRune(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r))
 }
 
-// isSpaceless tells whether r belongs to a script without spaces between words.
+// isSpaceless reports whether r belongs to a script without spaces between words.
 func isSpaceless(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai)
 }
@@ -94,7 +94,7 @@ func appendWord(tokens []token, s string, start, end int) []token {
 	return tokens
 }
 
-// isBoundary tells whether a word is split before r: before the B of aB and of
+// isBoundary reports whether a word is split before r: before the B of aB and of
 // ABc, and where a script without spaces begins or ends.
 func isBoundary(previous, r, next rune) bool {
 	switch {

@@ -68,7 +68,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	return batch.IndexAdvanced(doc)
 }
 
-// recordOf gives the record of a Mecha; nil if the index has none.
+// recordOf returns the record of a Mecha; nil if the index has none.
 func (v *view) recordOf(id relay.MechaNumber) (*record, error) {
 	number, err := v.InternalID(documentID(id))
 	if err != nil || number == nil {

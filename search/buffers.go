@@ -48,7 +48,7 @@ type buffers struct {
 
 var pool = sync.Pool{New: func() any { return new(buffers) }}
 
-// takeBuffers gives s its arrays. returnBuffers takes them back, but not after a
+// takeBuffers lends s its arrays. returnBuffers takes them back, but not after a
 // panic, because then they have not been cleared.
 func (s *searcher) takeBuffers() {
 	b := pool.Get().(*buffers)

@@ -80,7 +80,7 @@ func topTen(t *testing.T, x *search.Index, q string) string {
 	return s
 }
 
-// storeAndQueries gives profiles and queries of the sets, or generated ones.
+// storeAndQueries returns profiles and queries of the sets, or generated ones.
 func storeAndQueries(t *testing.T) ([]relay.Entry, []string) {
 	var queries []string
 	if dir := os.Getenv("RELAY_DISCOVERY_DATA"); dir != "" {

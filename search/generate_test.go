@@ -37,7 +37,7 @@ func newGenerator(t testing.TB, seed uint64) *generator {
 	return g
 }
 
-// wordsOfSets gives the words of two sets' profiles by their frequency.
+// wordsOfSets returns the words of two sets' profiles by their frequency.
 func wordsOfSets(t testing.TB, dir string) []string {
 	counts := map[string]int{}
 	for _, set := range []string{"sealtools", "stabletoolbench"} {

@@ -24,7 +24,7 @@ import (
 //	go test ./search -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// amount gives how large a directory is, or how often something is done: half
+// amount returns how large a directory is, or how often something is done: half
 // as much with -short, as the race detector has it.
 func amount(usual, longer int) int {
 	switch {
@@ -172,7 +172,7 @@ func until(t testing.TB, x *search.Index, what string, so func(search.Progress) 
 	}
 }
 
-// mustIndex gives an index of the entries, applied in batches of so many.
+// mustIndex returns an index of the entries, applied in batches of so many.
 func mustIndex(t testing.TB, entries []relay.Entry, batch int) *search.Index {
 	t.Helper()
 	s := newShelf(entries...)

@@ -203,7 +203,7 @@ func (x *Index) Wake() {
 	}
 }
 
-// Ready tells whether the index has caught up with the store since it was
+// Ready reports whether the index has caught up with the store since it was
 // opened. Before that, searches find only the entries applied so far.
 func (x *Index) Ready() bool { return x.ready.Load() }
 

@@ -52,7 +52,7 @@ func (x exchanges) learned(mecha relay.MechaNumber) relay.Learned {
 	return l
 }
 
-// teach gives all that was counted to an index, and waits until it has it.
+// teach returns all that was counted to an index, and waits until it has it.
 func (x exchanges) teach(t testing.TB, s *shelf, index *search.Index) {
 	t.Helper()
 	for m := range x {

@@ -299,7 +299,7 @@ func TestMoreExchangesNeverLowerTheLearnedPart(t *testing.T) {
 	}
 }
 
-// explained gives the explanation of a Mecha that a search finds.
+// explained returns the explanation of a Mecha that a search finds.
 func explained(t *testing.T, x *search.Index, of relay.Entry, query string) *search.Explanation {
 	t.Helper()
 	for _, h := range mustSearch(t, x, search.Request{Query: query, Explain: true, Limit: 100}).Hits {

@@ -85,7 +85,7 @@ func (s *searcher) findNearNames() error {
 	return nil
 }
 
-// isNameCandidate tells whether a document has a name similar enough to the query.
+// isNameCandidate reports whether a document has a name similar enough to the query.
 func (s *searcher) isNameCandidate(n uint64) bool {
 	return s.mayBeName && s.commonTrigrams[n] >= s.minTrigrams || len(s.exact) > 0 && s.exact[n] > notExact
 }
@@ -160,7 +160,7 @@ func compareTrigrams(a, b trigram) int {
 	return 0
 }
 
-// oneEdit tells whether a becomes b when one letter is inserted, deleted or
+// oneEdit reports whether a becomes b when one letter is inserted, deleted or
 // replaced, or two neighbours are swapped.
 func oneEdit(a, b string) bool {
 	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax {

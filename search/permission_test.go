@@ -58,7 +58,7 @@ func TestNobodyElseReadsTheIndex(t *testing.T) {
 	}
 }
 
-// tree gives the mode of a folder and of all that is in it.
+// tree returns the mode of a folder and of all that is in it.
 func tree(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
 	all := map[string]fs.FileMode{}

@@ -7,7 +7,7 @@ import (
 )
 
 // We read the postings of a term segment by segment, many at a time from its bitmap. Bleve's own
-// reader gives one document at a time (BenchmarkSnapshot).
+// reader returns one document at a time (BenchmarkSnapshot).
 
 // A postingsReader is the working memory for reading postings. It is used again
 // for each segment and term, because a search reads hundreds of lists.

@@ -28,7 +28,7 @@ type record struct {
 	trigrams     [][]trigram // see nameTrigrams
 }
 
-// nameTrigrams gives the sorted trigrams of each of the names. It makes them when they are
+// nameTrigrams returns the sorted trigrams of each of the names. It makes them when they are
 // first asked for, since most queries are no names. Any goroutine may call it.
 func (r *record) nameTrigrams() [][]trigram {
 	r.trigramsOnce.Do(func() {

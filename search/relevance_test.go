@@ -133,7 +133,7 @@ type judged struct {
 // id, and a relay.MechaNumber. Tests load the same sets at the same time.
 var profileIDs sync.Map
 
-// numberOf gives the number of a profile, 0 if it was not loaded.
+// numberOf returns the number of a profile, 0 if it was not loaded.
 func numberOf(id string) relay.MechaNumber {
 	n, _ := profileIDs.Load(id)
 	number, _ := n.(relay.MechaNumber)

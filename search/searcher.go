@@ -17,10 +17,10 @@ type clock struct {
 // overAt is over for loops of many short steps: it reads the time at every 1,024th step.
 func (c *clock) overAt(step int) bool { return step&1023 == 1023 && c.over() || c.expired }
 
-// late tells whether more than a third of the time has passed.
+// late reports whether more than a third of the time has passed.
 func (c *clock) late() bool { return time.Until(c.deadline) < c.budget*2/3 }
 
-// over reads the time and tells whether the search must end.
+// over reads the time and reports whether the search must end.
 func (c *clock) over() bool {
 	c.expired = c.expired || time.Now().After(c.deadline) || c.ctx.Err() != nil
 	return c.expired
@@ -59,7 +59,7 @@ type searcher struct {
 	boostedOnly []uint64 // the documents of wellKnown that are candidates by these parts alone
 }
 
-// exactness tells whether a query is a Mecha's address, its name or the name of
+// exactness reports whether a query is a Mecha's address, its name or the name of
 // one of its skills.
 type exactness uint8
 

@@ -60,7 +60,7 @@ func (s *searcher) findExactSkills() error {
 	return nil
 }
 
-// hasExactSkill tells whether a document has a skill whose name is the query.
+// hasExactSkill reports whether a document has a skill whose name is the query.
 func (s *searcher) hasExactSkill(n uint64) bool { return s.exactSkills != nil && s.exactSkills.has(n) }
 
 // coarseScore is the score that chooses the candidates and sorts the other

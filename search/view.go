@@ -72,7 +72,7 @@ func (v *view) readInternal() error {
 	return nil
 }
 
-// record gives the record of the document with this number. It is shared: nobody may change it.
+// record returns the record of the document with this number. It is shared: nobody may change it.
 func (v *view) record(number uint64) (*record, error) {
 	i := len(v.offsets) - 1
 	for i > 0 && v.offsets[i] > number {

@@ -290,7 +290,7 @@ func (c *Conn) kill() {
 
 // tick closes the connection if its client has been silent for too long, or has not
 // finished a message. It opens a sync window in which no place has become free for too
-// long. It tells whether a ping is due.
+// long. It reports whether a ping is due.
 func (c *Conn) tick(now time.Time) (pingDue bool) {
 	h := c.hub
 	elapsed, begun := now.Sub(h.began), c.in.begun.Load()

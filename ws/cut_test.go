@@ -114,7 +114,7 @@ func (r *testRelay) over(l *link) *testRelay {
 	return far
 }
 
-// in gives the relay to a subtest.
+// in returns the relay to a subtest.
 func (r *testRelay) in(t testing.TB) *testRelay {
 	c := *r
 	c.t = t

@@ -52,7 +52,7 @@ type coming struct {
 	body       []byte    // of that frame, as far as it has come
 }
 
-// begun tells whether a part of the message has come.
+// begun reports whether a part of the message has come.
 func (c *coming) begun() bool { return c.inFrame || c.fragmented }
 
 // frameEvents is told of the frames while a message is read.
@@ -153,7 +153,7 @@ func (m *messageReader) readHeader(events frameEvents) error {
 	return nil
 }
 
-// headerSize gives the length of a header whose second byte this is (RFC 6455 §5.2).
+// headerSize returns the length of a header whose second byte this is (RFC 6455 §5.2).
 func headerSize(second byte) int {
 	size := 2
 	switch second & 0x7f {
@@ -208,7 +208,7 @@ func readClose(body []byte) error {
 	return &closeError{code: ws.StatusCode(code), byPeer: true}
 }
 
-// mayBeSent tells whether a close frame may have the code: RFC 6455 §7.4, and
+// mayBeSent reports whether a close frame may have the code: RFC 6455 §7.4, and
 // the IANA registry, to which 1012–1014 were added later.
 func mayBeSent(code uint16) bool {
 	return 1000 <= code && code <= 1003 || 1007 <= code && code <= 1014 || 3000 <= code && code <= 4999

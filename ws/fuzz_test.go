@@ -131,7 +131,7 @@ func unmask(mask, body []byte) []byte {
 	return b
 }
 
-// beginsUTF8 tells whether more bytes could make valid UTF-8 of b.
+// beginsUTF8 reports whether more bytes could make valid UTF-8 of b.
 func beginsUTF8(b []byte) bool {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
@@ -212,7 +212,7 @@ func (c *raw) everything() (h heard) {
 	}
 }
 
-// inOrder tells whether got is want with some left out.
+// inOrder reports whether got is want with some left out.
 func inOrder(got, want []string) bool {
 	for _, w := range want {
 		if len(got) > 0 && got[0] == w {

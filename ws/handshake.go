@@ -50,13 +50,13 @@ func checkUpgrade(r *http.Request) error {
 	return nil
 }
 
-// isSecKey tells whether a Sec-WebSocket-Key is well-formed (RFC 6455 §4.1).
+// isSecKey reports whether a Sec-WebSocket-Key is well-formed (RFC 6455 §4.1).
 func isSecKey(s string) bool {
 	b, err := base64.StdEncoding.Strict().DecodeString(s)
 	return err == nil && len(b) == 16
 }
 
-// hasToken tells whether a header has a token in one of its comma-separated lists.
+// hasToken reports whether a header has a token in one of its comma-separated lists.
 func hasToken(values []string, token string) bool {
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {
@@ -85,7 +85,7 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 		origins[0])
 }
 
-// isOwn tells whether an origin is that of the pages of the host to which a request goes.
+// isOwn reports whether an origin is that of the pages of the host to which a request goes.
 func isOwn(origin string, r *http.Request) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme))

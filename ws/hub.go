@@ -152,7 +152,7 @@ func NewHub(c Config) *Hub {
 // has revoked may work here for no longer than that after CheckFresh refuses.
 const staleEvery = 50 * time.Millisecond
 
-// endStale ends all listeners as soon as the store cannot tell whether their keys still hold.
+// endStale ends all listeners as soon as the store cannot report whether their keys still hold.
 func (h *Hub) endStale() {
 	t := time.NewTicker(staleEvery)
 	defer t.Stop()
@@ -221,7 +221,7 @@ func (h *Hub) tellChange(change *relay.Change) {
 	}
 }
 
-// Online tells whether a Mecha has a socket or a long-poll open.
+// Online reports whether a Mecha has a socket or a long-poll open.
 func (h *Hub) Online(id relay.MechaNumber) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -20,7 +20,7 @@ import (
 //	go test ./ws -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// amount gives how often something is done, or how much there is of it.
+// amount returns how often something is done, or how much there is of it.
 func amount(usual, longer int) int {
 	if *long {
 		return longer
@@ -99,7 +99,7 @@ func runWithoutPoller() (wait func() int) {
 	}
 }
 
-// testsOfReading gives a regular expression for tests whose subject is how a socket is read:
+// testsOfReading returns a regular expression for tests whose subject is how a socket is read:
 // frames and their limits. They are all tests of some files. The long form runs all
 // tests both ways.
 func testsOfReading() string {

@@ -26,7 +26,7 @@ func newMeasures() *Measures {
 		FrameWait: measure.NewDurations()}
 }
 
-// Measures gives the counts of this hub. Safe for concurrent use.
+// Measures returns the counts of this hub. Safe for concurrent use.
 func (h *Hub) Measures() *Measures { return h.measures }
 
 // Listeners tells how many sockets and long-polls are open, and of how many Mechas. Safe

@@ -45,7 +45,7 @@ func (ms *meters) take(m *meter, now int64) time.Duration {
 	}
 }
 
-// join gives the meter of a key to one more socket. Hub.mu is held.
+// join returns the meter of a key to one more socket. Hub.mu is held.
 func (ms *meters) join(key relay.KeyNumber) *meter {
 	m := ms.of[key]
 	if m == nil {

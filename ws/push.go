@@ -249,9 +249,9 @@ func (c *Conn) goOn() {
 	c.wakePush()
 }
 
-// takePage gives the messages of a page their places in the window. It runs
+// takePage returns the messages of a page their places in the window. It runs
 // before the page is written, for acknowledgements may come before the write
-// returns. It tells whether the stream has caught up now, which it does once.
+// returns. It reports whether the stream has caught up now, which it does once.
 func (c *Conn) takePage(page relay.StreamPage) (caughtUp bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -149,7 +149,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return r.conn.net.Read(p)
 }
 
-// empty tells whether all bytes that were read have been used.
+// empty reports whether all bytes that were read have been used.
 func (r *reader) empty() bool { return r.r.Buffered()+len(r.early) == 0 }
 
 // takeFrame takes a message, a ping or a pong.
@@ -225,7 +225,7 @@ func (c *Conn) signal() {
 }
 
 // readEnded finishes the closing handshake: it waits until our close frame is
-// sent. It tells whether the reader must go on, which is after a fault of the peer:
+// sent. It reports whether the reader must go on, which is after a fault of the peer:
 // then the reader drains the input, as closeWritten says.
 func (c *Conn) readEnded(err error) (goOn bool) {
 	var end *closeError

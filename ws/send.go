@@ -12,7 +12,7 @@ import (
 // Frames). A relay.Sender decides about them, by the rules of a POST; the connection
 // waits where a POST would be refused: it is not read meanwhile.
 
-// SetSender gives the hub the part of the server that accepts messages. It must be called
+// SetSender sets the part of the server that accepts messages. It must be called
 // before the first Connect. Without it, a frame that sends is refused.
 func (h *Hub) SetSender(s relay.Sender) { h.sender = s }
 
@@ -73,7 +73,7 @@ func (c *Conn) takeMemory() (release func()) {
 	return func() { c.hub.sender.Release(c.mechaID(), held) }
 }
 
-// releaseMemory gives back the memory that is counted for the message that comes or has come.
+// releaseMemory releases the memory that is counted for the message that comes or has come.
 func (c *Conn) releaseMemory() { c.takeMemory()() }
 
 // takeLarge is takeFrame for a message that is longer than any frame but one that sends.

@@ -19,7 +19,7 @@ func sendOf(ref string, to relay.Address, socket, n, size int) string {
 // marks are those of a payload.
 type marks struct{ Socket, N int }
 
-// payloads gives the marks of what has come in for a Mecha, in commit order, with its id.
+// payloads returns the marks of what has come in for a Mecha, in commit order, with its id.
 func (r *testRelay) payloads(k relay.IssuedKey) (all []marks, ids []relay.MessageID) {
 	r.t.Helper()
 	ids = r.received(k)

@@ -30,7 +30,7 @@ type socket struct {
 	room   chan struct{} // has a token when a write that waits is to go on; nil: none waits
 }
 
-// duplicate gives a second descriptor of a TCP connection; of no other, for instance
+// duplicate returns a second descriptor of a TCP connection; of no other, for instance
 // one with TLS.
 func duplicate(conn net.Conn) (fd int, ok bool) {
 	tcp, ok := conn.(syscall.Conn)
@@ -109,7 +109,7 @@ func (s *socket) CloseWrite() error {
 	return os.NewSyscallError("shutdown", unix.Shutdown(int(s.fd), unix.SHUT_WR))
 }
 
-// unsent tells whether the peer has not yet taken all that was written.
+// unsent reports whether the peer has not yet taken all that was written.
 func (s *socket) unsent() bool {
 	if !s.use() {
 		return false

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// mustConnect gives the two ends of a connection.
+// mustConnect returns the two ends of a connection.
 func mustConnect(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,7 +33,7 @@ func mustConnect(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
 	return conn, dialed.(*net.TCPConn)
 }
 
-// mustSocket gives a socket that a poller waits for, and its peer.
+// mustSocket returns a socket that a poller waits for, and its peer.
 func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
 	t.Helper()
 	conn, peer := mustConnect(t)
@@ -206,7 +206,7 @@ func TestASocketIsClosed(t *testing.T) {
 	}
 }
 
-// Of each kind of connection the relay can tell whether its peer has taken everything.
+// Of each kind of connection the relay can report whether its peer has taken everything.
 func TestWhatIsUnsentIsKnown(t *testing.T) {
 	t.Parallel()
 	for kind, connect := range map[string]func() (netConn, *net.TCPConn){

@@ -8,7 +8,7 @@ import (
 	"relay/ws"
 )
 
-// A node that cannot tell whether keys still hold closes its sockets with 1013, ends its
+// A node that cannot report whether keys still hold closes its sockets with 1013, ends its
 // long-polls, and opens none.
 func TestSocketsOfAStaleNode(t *testing.T) {
 	t.Parallel()

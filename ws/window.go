@@ -26,7 +26,7 @@ func (w *window) pageBegins() { w.reading, w.freed = true, nil }
 // or there was no room for them.
 func (w *window) pageTaken() { w.reading, w.freed = false, nil }
 
-// add gives a message of the page a place. A message that was acknowledged before,
+// add returns a message of the page a place. A message that was acknowledged before,
 // which a cursor brings again, or that has been freed meanwhile takes none.
 func (w *window) add(m *relay.Message) {
 	if _, freed := w.freed[m.Position]; freed || m.State == relay.Acknowledged {
@@ -39,7 +39,7 @@ func (w *window) add(m *relay.Message) {
 }
 
 // free takes out a message that its recipient has answered for, or that has expired.
-// It tells whether the message had a place.
+// It reports whether the message had a place.
 func (w *window) free(p relay.Position) bool {
 	if _, in := w.inFlight[p]; !in {
 		if w.reading {
@@ -54,5 +54,5 @@ func (w *window) free(p relay.Position) bool {
 	return true
 }
 
-// open gives up the places of all messages in flight.
+// open releases the places of all messages in flight.
 func (w *window) open() { w.inFlight = nil }

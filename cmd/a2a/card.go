@@ -153,10 +153,10 @@ func (o *offered) add(a relay.Address) {
 	o.all[a] = time.Now().Add(offeredTime)
 }
 
-// named tells whether the operator has named the Mecha.
+// named reports whether the operator has named the Mecha.
 func (d *Door) named(a relay.Address) bool { return slices.Contains(d.Offer, a) }
 
-// reaches tells whether clients reach a Mecha.
+// reaches reports whether clients reach a Mecha.
 func (d *Door) reaches(ctx context.Context, a relay.Address) (bool, error) {
 	if len(d.Offer) > 0 {
 		return d.named(a), nil

@@ -72,7 +72,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.answerCall(w, r, mecha)
 }
 
-// calledRightly tells whether a request names the door as it is to be named.
+// calledRightly reports whether a request names the door as it is to be named.
 func (d *Door) calledRightly(host string) bool {
 	if !d.Local {
 		return true
@@ -85,7 +85,7 @@ func (d *Door) calledRightly(host string) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// hostname gives a Host without its port and brackets.
+// hostname returns a Host without its port and brackets.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
@@ -109,7 +109,7 @@ func (d *Door) route(path string) (a relay.Address, isCard, ok bool) {
 	return a, isCard, ok && err == nil
 }
 
-// admits tells whether a request shows the token.
+// admits reports whether a request shows the token.
 func (d *Door) admits(r *http.Request) bool {
 	if d.Token == "" {
 		return true

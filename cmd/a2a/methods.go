@@ -139,7 +139,7 @@ func (d *Door) goOn(
 	return nil
 }
 
-// hasSaid tells whether the client's message with this id is in the thread. The error is a
+// hasSaid reports whether the client's message with this id is in the thread. The error is a
 // *fault if it had other content.
 func (t *thread) hasSaid(own, id string, payload []byte) (bool, error) {
 	sum := sha256.Sum256(payload)

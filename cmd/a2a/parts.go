@@ -165,7 +165,7 @@ func (s *said) payload() (json.RawMessage, *fault) {
 	}{strings.Join(texts, "\n"), s.parts, s.metadata, s.references}), nil
 }
 
-// partsOf gives the parts that a payload of the Mecha stands for: {"text": …} is a text, parts
+// partsOf returns the parts that a payload of the Mecha stands for: {"text": …} is a text, parts
 // in the form of A2A are themselves, and anything else is data, after its text if it has one.
 func partsOf(payload json.RawMessage) []part {
 	m, err := members(payload, "text", "parts")
@@ -192,7 +192,7 @@ func partsOf(payload json.RawMessage) []part {
 	return []part{dataPart(payload)}
 }
 
-// only tells whether an object has no other field.
+// only reports whether an object has no other field.
 func only(object json.RawMessage, field string) bool {
 	others := false
 	_ = strict.ReadObject(object, nil, func(name string, _ []byte) error { // it has been read before

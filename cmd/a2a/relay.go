@@ -59,7 +59,7 @@ func faultOf(err error) *fault {
 	return faultf(codeInternal, reason, "the relay refuses for now: %s", refused.Error())
 }
 
-// isMessageID tells whether a text can be the id of a message, and so one step of a path.
+// isMessageID reports whether a text can be the id of a message, and so one step of a path.
 func isMessageID(id string) bool {
 	return strings.HasPrefix(id, "msg_") && len(id) <= 64 && !strings.ContainsFunc(id[4:], func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z')
@@ -90,7 +90,7 @@ type trace struct {
 	}
 }
 
-// answer gives the id of the first answer to the message; "" if there is none.
+// answer returns the id of the first answer to the message; "" if there is none.
 func (t *trace) answer() string {
 	for _, s := range t.Steps {
 		if s.What == "answered" {

@@ -88,7 +88,7 @@ func threads(records []*record, own, mecha relay.Address) (all []*thread) {
 	return all
 }
 
-// latest gives the newest thread that a message means which names no other one: by the
+// latest returns the newest thread that a message means which names no other one: by the
 // rule of the relay, the conversation and the correlation_id must be the same.
 func latest(all []*thread, answer *record) *thread {
 	for _, t := range slices.Backward(all) {
@@ -144,7 +144,7 @@ func (t *thread) meaning() *meaning {
 	return m
 }
 
-// final tells whether the Mecha has said its last word about a message.
+// final reports whether the Mecha has said its last word about a message.
 func final(r *record) bool {
 	return slices.Contains([]string{"completed", "failed", "rejected", "canceled"}, r.word())
 }
@@ -187,7 +187,7 @@ func (m *meaning) outcome(question *record, answered bool) {
 	}
 }
 
-// find gives the thread of a task among others; nil if there is none.
+// find returns the thread of a task among others; nil if there is none.
 func find(all []*thread, id string) *thread {
 	i := slices.IndexFunc(all, func(t *thread) bool { return t.id == id })
 	if i < 0 {

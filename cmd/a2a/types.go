@@ -38,10 +38,10 @@ const (
 
 var states = []state{submitted, working, completed, failed, canceled, rejected, inputRequired, authRequired}
 
-// ended tells whether the state is the last one of a task.
+// ended reports whether the state is the last one of a task.
 func (s state) ended() bool { return s == completed || s == failed || s == canceled || s == rejected }
 
-// interrupted tells whether the task waits for its client.
+// interrupted reports whether the task waits for its client.
 func (s state) interrupted() bool { return s == inputRequired || s == authRequired }
 
 // agentMessage is a message from the Mecha, or about it.

@@ -152,7 +152,7 @@ func (f *listenFlags) checkClaim() error {
 	return nil
 }
 
-// endsMessages tells whether each message is acknowledged so that it is no
+// endsMessages reports whether each message is acknowledged so that it is no
 // longer pending. Then the relay knows what is left to do. Otherwise the
 // listener must keep its place.
 func (f *listenFlags) endsMessages() bool {

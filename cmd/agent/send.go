@@ -81,7 +81,7 @@ The same command with the same --idempotency-key waits again.`,
 	return cmd
 }
 
-// add gives a command the flags of every command that sends.
+// add adds to a command the flags of every command that sends.
 func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.Priority, "priority", "",
@@ -93,7 +93,7 @@ func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 	flags.DurationVar(&f.retry, "retry", 10*time.Second, "how long to try again if the relay does not answer")
 }
 
-// addPlace gives a command the flags that say where a message belongs.
+// addPlace adds to a command the flags that say where a message belongs.
 func addPlace(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.ConversationID, "conversation", "",

@@ -109,7 +109,7 @@ func elements(t *testing.T, svg, name string) (all []map[string]string) {
 	}
 }
 
-// texts gives what a picture says, and where.
+// texts returns what a picture says, and where.
 func texts(t *testing.T, svg string) (all []string, place map[string][2]float64) {
 	place = map[string][2]float64{}
 	for _, e := range elements(t, svg, "text") {

@@ -120,7 +120,7 @@ func ratioRow(stage string, at int, dividends, divisors []*sample, dividend, div
 	return r
 }
 
-// IsRatio tells whether the row divides one case by another.
+// IsRatio reports whether the row divides one case by another.
 func (r *Row) IsRatio() bool { return r.Case == "ratio" || strings.Contains(r.Case, "÷") }
 
 func (r *Row) doubt(rounds []*sample) {
@@ -153,7 +153,7 @@ func (r *Row) doubtSpread() {
 	}
 }
 
-// Busy tells whether other programs took so much of the CPU that the figure
+// Busy reports whether other programs took so much of the CPU that the figure
 // cannot be trusted. Then this is the first of the doubts.
 func (r *Row) Busy() bool { return r.Others != nil && *r.Others > maxOthers }
 

@@ -39,10 +39,10 @@ type Met struct {
 // MaxRatio is the ratio up to which a row is fair.
 const MaxRatio = 3
 
-// Withstood tells whether the bystander got all its answers, and soon enough.
+// Withstood reports whether the bystander got all its answers, and soon enough.
 func (f *Fair) Withstood() bool { return f.Attacked.Failed == 0 && f.Ratio > 0 && f.Ratio <= MaxRatio }
 
-// Busy tells whether other programs took so much of the CPU that the figure
+// Busy reports whether other programs took so much of the CPU that the figure
 // cannot be trusted. Then this is the first of the doubts.
 func (f *Fair) Busy() bool { return f.Others != nil && *f.Others > maxOthers }
 

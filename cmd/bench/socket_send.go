@@ -91,7 +91,7 @@ func (b *bench) socketRound(ctx context.Context, s *server, what string, n, wind
 	return b.run(ctx, l, what, workers)
 }
 
-// bodies gives messages to the Mechas in turn.
+// bodies returns messages to the Mechas in turn.
 func (b *bench) bodies(to []*mecha, next int) func() []byte {
 	var body []byte
 	payload := b.payload()

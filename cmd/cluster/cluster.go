@@ -232,7 +232,7 @@ func logFolder(dbPath string) (string, error) {
 	return path + ".cluster", err
 }
 
-// removeLog removes a node's part of the log. It tells whether there was one.
+// removeLog removes a node's part of the log. It reports whether there was one.
 func (a *app) removeLog() (there bool, err error) {
 	folder, err := logFolder(a.DBPath)
 	if err != nil {

@@ -82,7 +82,7 @@ func (a *app) compact(ctx context.Context) error {
 	return err
 }
 
-// giveBack gives the unused space of a file back to the file system: by a rebuild; or, if the file is
+// giveBack returns the unused space of a file back to the file system: by a rebuild; or, if the file is
 // served, or the disk has no room for that, by its server, which cuts unused pages off, a few at a
 // time. say is told how many bytes of all are given.
 func giveBack(ctx context.Context, path, schema string, say func(given, all int64)) (compact.Result, error) {

@@ -55,7 +55,7 @@ type Result struct {
 	Seconds float64  `json:"seconds"`
 }
 
-// Failed tells whether the result speaks against what was judged.
+// Failed reports whether the result speaks against what was judged.
 func (r *Result) Failed() bool { return !r.Passed && !r.Beyond && r.Skipped == "" }
 
 // Judge runs the cases, several at once, and returns a result for each, in the order of

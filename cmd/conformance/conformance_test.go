@@ -136,7 +136,7 @@ func TestTheClientsConform(t *testing.T) {
 
 const patience = 2 * time.Minute // for what a good agent does, on the busiest machine
 
-// inLong gives the names of what the usual form judges; nil, which is all, in the long form.
+// inLong returns the names of what the usual form judges; nil, which is all, in the long form.
 func inLong(usual ...string) (only []string) {
 	if *long {
 		return nil

@@ -163,7 +163,7 @@ func (e *ear) ack(id, status string) error {
 	return e.socket.Send(map[string]string{"type": "ack", "message_id": id, "status": status, "client_ts": now()})
 }
 
-// payload gives the bytes of the payload of a frame.
+// payload returns the bytes of the payload of a frame.
 func (h *heard) payload() ([]byte, error) {
 	b, err := base64.StdEncoding.DecodeString(h.PayloadBase64)
 	if err != nil {

@@ -89,7 +89,7 @@ func startProgram(command []string, role string, args, env []string) (*program, 
 	return p, nil
 }
 
-// within tells whether the program ends within this time, and before the end of ctx.
+// within reports whether the program ends within this time, and before the end of ctx.
 func (p *program) within(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

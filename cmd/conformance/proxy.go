@@ -77,7 +77,7 @@ func newProxy(f faults) (*proxy, error) {
 	return p, nil
 }
 
-// set gives the proxy its faults, before its first request.
+// set sets the faults of the proxy, before its first request.
 func (p *proxy) set(f faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

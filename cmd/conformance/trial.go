@@ -222,7 +222,7 @@ func (t *trial) revoke(m mecha) error {
 	return t.withDB(func(d *db.DB) error { return d.Revoke(&relay.RevokeKey{At: time.Now(), ID: m.id}) })
 }
 
-// plays tells whether the program has this role in the trial; else the kit's own has it.
+// plays reports whether the program has this role in the trial; else the kit's own has it.
 func (t *trial) plays(role string) bool {
 	return (t.Role == "" || t.Role == role) && (t.config.Role == "" || t.config.Role == role)
 }

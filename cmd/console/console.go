@@ -128,7 +128,7 @@ func (a *app) console(ctx context.Context, in *look.Inspector, addr string) erro
 	return err
 }
 
-// watchFile gives a function that tells whether there is another file at a path than now, or
+// watchFile returns a function that reports whether there is another file at a path than now, or
 // none: then an open one is not what a server uses.
 func watchFile(path string) (replaced func() bool) {
 	first, err := os.Stat(path)

@@ -76,7 +76,7 @@ type tracedStep struct {
 
 const stepAnswered look.StepKind = "answered"
 
-// steps gives the steps of a trace, and the answer among them.
+// steps returns the steps of a trace, and the answer among them.
 func steps(t *look.Trace) (all []tracedStep) {
 	for _, s := range t.Steps {
 		all = append(all, tracedStep{Step: s})

@@ -144,7 +144,7 @@ var (
 		"log-format": cli.LogFormats, "log-level": cli.LogLevels}
 )
 
-// teachChoices gives every command below cmd the completions of its arguments and flags.
+// teachChoices adds to every command below cmd the completions of its arguments and flags.
 // Its usage line says which arguments it takes.
 func (a *app) teachChoices(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {

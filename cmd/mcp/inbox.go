@@ -256,7 +256,7 @@ type faults struct{ answer any }
 
 func (f *faults) Error() string { return "nothing was done" }
 
-// firstError gives the first error of a list.
+// firstError returns the first error of a list.
 func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

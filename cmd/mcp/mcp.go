@@ -83,7 +83,7 @@ func (d *door) close() {
 	<-d.idle
 }
 
-// busy tells whether calls run.
+// busy reports whether calls run.
 func (d *door) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ type doorKey struct{}
 
 func doorOf(ctx context.Context) *door { return ctx.Value(doorKey{}).(*door) }
 
-// through gives a context that leads the calls of a server to a door.
+// through returns a context that leads the calls of a server to a door.
 func through(ctx context.Context, d *door) context.Context {
 	return context.WithValue(ctx, doorKey{}, d)
 }

@@ -232,7 +232,7 @@ func bridge(meta mcp.Meta, header http.Header) {
 	}
 }
 
-// isPlain tells whether a text can be the value of such a header.
+// isPlain reports whether a text can be the value of such a header.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

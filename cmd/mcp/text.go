@@ -44,7 +44,7 @@ func encode(v any) (string, error) {
 	return seen.String(), nil
 }
 
-// hidden tells whether a character is not seen. The two joiners are part of ordinary
+// hidden reports whether a character is not seen. The two joiners are part of ordinary
 // words and of emoji, so they stay.
 func hidden(r rune) bool {
 	switch {
@@ -86,7 +86,7 @@ func cut(text json.RawMessage, from, most int) (p payload, err error) {
 	return p, nil
 }
 
-// skip gives the text behind its first n characters.
+// skip returns the text behind its first n characters.
 func skip(text []byte, n int) []byte {
 	for ; n > 0 && len(text) > 0; n-- {
 		_, size := utf8.DecodeRune(text)

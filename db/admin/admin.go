@@ -257,7 +257,7 @@ func (s *Server) serve(c net.Conn) {
 	s.end(c, err)
 }
 
-// readWithin gives a command some time to send what is read next; 0: any time. After Close nothing
+// readWithin returns a command some time to send what is read next; 0: any time. After Close nothing
 // more is read.
 func (s *Server) readWithin(c net.Conn, d time.Duration) {
 	s.mu.Lock()

@@ -161,7 +161,7 @@ func (n *Node) noted() int {
 	return count
 }
 
-// suffices tells whether so many members are a majority. If not, it says after a while that the
+// suffices reports whether so many members are a majority. If not, it says after a while that the
 // node waits.
 func (n *Node) suffices(count int) bool {
 	n.beats.mu.Lock()

@@ -291,7 +291,7 @@ func (m *machine) lastBeat() (run, count uint64) {
 	return m.beats.run, m.beats.count
 }
 
-// lastOf gives the last beat that a machine has heard of another one.
+// lastOf returns the last beat that a machine has heard of another one.
 func (m *machine) lastOf(name string) beat {
 	m.beats.mu.Lock()
 	defer m.beats.mu.Unlock()

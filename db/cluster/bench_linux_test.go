@@ -82,7 +82,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// memory gives the resident memory of this process, in KiB.
+// memory returns the resident memory of this process, in KiB.
 func memory(b *testing.B) int {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -24,7 +24,7 @@ type wire struct {
 	all  sync.WaitGroup
 }
 
-// newWire gives a wire to an address.
+// newWire returns a wire to an address.
 func newWire(t *testing.T, to string) *wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -165,7 +165,7 @@ func (f *File) Remove(name string) error {
 	return nil
 }
 
-// Address gives the address of a member; "" if there is none of that name.
+// Address returns the address of a member; "" if there is none of that name.
 func (f *File) Address(name string) string {
 	if i := f.index(name); i >= 0 {
 		return f.Members[i].Addr

@@ -19,7 +19,7 @@ import (
 var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt",
 	"participant", "dormant", "clock_ahead", "audit", "exchange", "learner", "learned", "replica", "origin", "entry_nonce"}
 
-// rows gives all rows that copies share, of a stopped machine.
+// rows returns all rows that copies share, of a stopped machine.
 func (m *machine) rows() (all []string) {
 	m.Helper()
 	c, err := sqlite.Open(m.dbPath, sqlite.Reading)

@@ -57,7 +57,7 @@ func (n *Node) Follow(ctx context.Context, after uint64, deliver func([]replicat
 	return f.run(ctx)
 }
 
-// within tells whether the log has the entry after which a copy follows, and all behind it. That
+// within reports whether the log has the entry after which a copy follows, and all behind it. That
 // it ends before would stop the copy for good, so it must be so for a while.
 func (n *Node) within(ctx context.Context, after uint64) error {
 	for since := time.Now(); ; {

@@ -39,7 +39,7 @@ type machine struct {
 	db *db.DB
 }
 
-// clusterOf gives machines that are not started, with a cluster file for them.
+// clusterOf returns machines that are not started, with a cluster file for them.
 func clusterOf(t testing.TB, names ...string) (all []*machine) {
 	t.Helper()
 	var members []Member
@@ -228,7 +228,7 @@ func (m *machine) mustSend(k *relay.Key, text string) {
 	}
 }
 
-// leader gives the machine that leads the log.
+// leader returns the machine that leads the log.
 func leader(all []*machine) *machine {
 	all[0].Helper()
 	var found *machine
@@ -251,7 +251,7 @@ func waitLeader(all []*machine) {
 	leader(all)
 }
 
-// followers gives those that do not lead the log.
+// followers returns those that do not lead the log.
 func followers(all []*machine) (others []*machine) {
 	all[0].Helper()
 	l := leader(all)

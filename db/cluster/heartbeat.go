@@ -196,7 +196,7 @@ func (n *Node) tell(c *nats.Conn) {
 // clockTrust is the longest way of a question and its answer by which clocks are compared.
 const clockTrust = 500 * time.Millisecond
 
-// moment gives elapsed, and the time of this node's clock in Unix ns, of the same moment. What passed
+// moment returns elapsed, and the time of this node's clock in Unix ns, of the same moment. What passed
 // between two readings would count as a difference of the clocks.
 func (n *Node) moment() (elapsed time.Duration, clock int64) {
 	now := time.Now()
@@ -296,7 +296,7 @@ func (n *Node) leaveOut(p *peer, b *beat, why error) {
 	}
 }
 
-// isPresent tells whether a beat that contradicts earlier ones is surely younger than they are, and
+// isPresent reports whether a beat that contradicts earlier ones is surely younger than they are, and
 // was not long on its way. To a node that asks all beats are; else it must answer a beat that this
 // node sends from now on. The caller has the lock.
 func (n *Node) isPresent(p *peer, b *beat) bool {

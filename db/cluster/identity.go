@@ -63,7 +63,7 @@ type life struct {
 
 const livesKept = 16
 
-// had tells whether the folder had an age in a life. Of a time before its lives that are kept
+// had reports whether the folder had an age in a life. Of a time before its lives that are kept
 // it says yes.
 func (p *past) had(id string, age uint64) bool {
 	end := p.Age
@@ -76,7 +76,7 @@ func (p *past) had(id string, age uint64) bool {
 	return age <= end
 }
 
-// hadAll tells whether the folder had all these ages.
+// hadAll reports whether the folder had all these ages.
 func (p *past) hadAll(known ages) bool {
 	for id, age := range known {
 		if !p.had(id, age) {
@@ -86,7 +86,7 @@ func (p *past) hadAll(known ages) bool {
 	return true
 }
 
-// life gives the present life; "" before the first one.
+// life returns the present life; "" before the first one.
 func (p *past) life() string {
 	if len(p.Lives) == 0 {
 		return ""
@@ -137,7 +137,7 @@ func randomID() string {
 	return hex.EncodeToString(id)
 }
 
-// get gives the identity as it is now.
+// get returns the identity as it is now.
 func (i *identity) get() identityForm {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,7 +149,7 @@ func (i *identity) get() identityForm {
 	return form
 }
 
-// isNew tells whether the node has no part of the log yet.
+// isNew reports whether the node has no part of the log yet.
 func (i *identity) isNew() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

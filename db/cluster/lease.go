@@ -17,12 +17,12 @@ const lease = 2 * time.Second
 // live is for how long a node counts as live after its last heartbeat.
 const live = lease
 
-// Fresh tells whether this node has the lease: in the last 2 s a majority of the members, this
+// Fresh reports whether this node has the lease: in the last 2 s a majority of the members, this
 // one counted, said that it is where they are. A node that is cut off has it no longer. It is
 // cheap.
 func (n *Node) Fresh() bool { return n.elapsed() < time.Duration(n.until.Load()) }
 
-// KeepsLog tells whether this node is to make the store's own writes: it is Fresh, and no live
+// KeepsLog reports whether this node is to make the store's own writes: it is Fresh, and no live
 // node that follows the log has a lower name. For a moment none may be, or two.
 func (n *Node) KeepsLog() bool { return n.keeps.Load() && n.Fresh() }
 

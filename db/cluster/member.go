@@ -82,7 +82,7 @@ func (n *Node) removePeer(ctx context.Context, name string) error {
 	return nil
 }
 
-// isAPIError tells whether err is one of JetStream's, of a kind.
+// isAPIError reports whether err is one of JetStream's, of a kind.
 func isAPIError(err error, kind server.ErrorIdentifier) bool {
 	var api *server.ApiError
 	return errors.As(err, &api) && server.IsNatsErr(api, kind)

@@ -155,7 +155,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// goroutines gives the stacks of goroutines that have one of the words, apart from this test's.
+// goroutines returns the stacks of goroutines that have one of the words, apart from this test's.
 func goroutines(words ...string) (found string) {
 	text := make([]byte, 4<<20)
 	text = text[:runtime.Stack(text, true)]

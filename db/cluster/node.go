@@ -135,7 +135,7 @@ func (n *Node) start(ctx context.Context) error {
 	return nil
 }
 
-// Attach gives the node its store, once, after the store was opened with the node as its log.
+// Attach sets the node's store, once, after the store was opened with the node as its log.
 // Until then Append and Follow wait.
 func (n *Node) Attach(s Store) {
 	n.store = s
@@ -161,7 +161,7 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// isAdmitted tells whether the node is one of the cluster. Until then it has no part of the log.
+// isAdmitted reports whether the node is one of the cluster. Until then it has no part of the log.
 func (n *Node) isAdmitted() bool { return isClosed(n.admitted) }
 
 func isClosed(c chan struct{}) bool {
@@ -184,13 +184,13 @@ func (n *Node) fail(why error) {
 	})
 }
 
-// isAttached tells whether the node has a store.
+// isAttached reports whether the node has a store.
 func (n *Node) isAttached() bool { return isClosed(n.attached) }
 
-// isSure tells whether the store of the node follows the log of the cluster.
+// isSure reports whether the store of the node follows the log of the cluster.
 func (n *Node) isSure() bool { return isClosed(n.sure) && n.unfit == nil }
 
-// isPeer tells whether name is that of another member.
+// isPeer reports whether name is that of another member.
 func (n *Node) isPeer(name string) bool {
 	return name != n.c.Node && n.file.Load().index(name) >= 0
 }

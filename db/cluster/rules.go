@@ -2,7 +2,7 @@
 
 package cluster
 
-// CommonRules gives the newest rules of the log that the programs of all members know, by their
+// CommonRules returns the newest rules of the log that the programs of all members know, by their
 // last heartbeats (db.Options.CommonRules); 0 while a member is not heard, or its store does not
 // follow the log.
 func (n *Node) CommonRules() int64 {

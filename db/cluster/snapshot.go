@@ -69,7 +69,7 @@ func (n *Node) serveSnapshots() error {
 	return err
 }
 
-// answer gives a piece of the snapshot, which begins with "=", or what is offered, as JSON.
+// answer returns a piece of the snapshot, which begins with "=", or what is offered, as JSON.
 func (n *Node) answer(w wanted) []byte {
 	s := &n.giving
 	s.mu.Lock()
@@ -232,7 +232,7 @@ func removeAll(pattern string) {
 // errHere is an error of this machine, which no other node mends.
 var errHere = errors.New("the copy of another node's file cannot be written")
 
-// givers gives the names of the live nodes that follow the log, the one that is farthest first.
+// givers returns the names of the live nodes that follow the log, the one that is farthest first.
 func (n *Node) givers() (names []string) {
 	s := n.beats
 	s.mu.Lock()

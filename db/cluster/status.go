@@ -106,7 +106,7 @@ func addHolders(holders map[string]bool, c *server.ClusterInfo) {
 	}
 }
 
-// allHold tells whether this node, and the other members that live, are among the holders.
+// allHold reports whether this node, and the other members that live, are among the holders.
 func (n *Node) allHold(holders map[string]bool) bool {
 	if !holders[peerID(n.c.Node)] {
 		return false

@@ -198,7 +198,7 @@ func fits(have, want server.StreamConfig) error {
 	return nil
 }
 
-// pause waits, and tells whether ctx goes on.
+// pause waits, and reports whether ctx goes on.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

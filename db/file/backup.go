@@ -56,7 +56,7 @@ func (e sourceError) Unwrap() error { return e.error }
 // checks the copy (Check) before the copy gets its name, so To is complete or as it
 // was before. The copy is a single file of mode 0600, with the same secrets as the
 // database. If ctx ends, Backup stops and leaves no file. Errors name the path;
-// IsFaulty tells whether the check found faults.
+// IsFaulty reports whether the check found faults.
 func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 	from, to, err := o.paths()
 	if err != nil {
@@ -90,7 +90,7 @@ func errExists(path string) error {
 // companions are the endings of the files that belong to a database.
 var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".admin.sock", ".index"}
 
-// companionEnding gives the ending by which a path belongs to a database; "" if it has none.
+// companionEnding returns the ending by which a path belongs to a database; "" if it has none.
 func companionEnding(path string) string {
 	for _, ending := range companions {
 		if strings.HasSuffix(path, ending) {
@@ -100,7 +100,7 @@ func companionEnding(path string) string {
 	return ""
 }
 
-// paths gives the absolute paths, or the reason why the copy may not be written to To.
+// paths returns the absolute paths, or the reason why the copy may not be written to To.
 func (o BackupOptions) paths() (from, to string, err error) {
 	if from, err = filepath.Abs(o.From); err != nil {
 		return "", "", err
@@ -192,11 +192,11 @@ func sync(path string) (bytes int64, err error) {
 	return info.Size(), nil
 }
 
-// IsFaulty tells whether err says that Backup or Restore refused a copy in which the
+// IsFaulty reports whether err says that Backup or Restore refused a copy in which the
 // check found faults.
 func IsFaulty(err error) bool { return errors.Is(err, errFaults) }
 
-// IsUnusable tells whether err, of Restore, says that the backup cannot be restored, so
+// IsUnusable reports whether err, of Restore, says that the backup cannot be restored, so
 // that another backup may do: it has faults, cannot be read, or is no relay database. A backup
 // that another version of relay wrote is usable, by that one.
 func IsUnusable(err error) bool {

@@ -62,7 +62,7 @@ func manyNames(real string, links int) error {
 		"damage it: %s", links, how)
 }
 
-// otherNames gives the other paths of the file in its folder.
+// otherNames returns the other paths of the file in its folder.
 func otherNames(real string) (others []string) {
 	info, err := os.Stat(real)
 	if err != nil {
@@ -162,7 +162,7 @@ func lockName(real string) (*lock.Held, error) {
 	}
 }
 
-// Share gives those who may write the database at path the same right to a file that was made
+// Share returns those who may write the database at path the same right to a file that was made
 // beside it.
 func Share(made, path string) error {
 	info, err := os.Stat(path)

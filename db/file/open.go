@@ -135,7 +135,7 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// IsDenied tells whether err, of opening a database, may come from a missing permission
+// IsDenied reports whether err, of opening a database, may come from a missing permission
 // on one of its files or on its folder. SQLite does not tell more.
 func IsDenied(err error) bool { return errors.Is(err, os.ErrPermission) || sqlite.WantsLog(err) }
 
@@ -329,13 +329,13 @@ func (s *Snapshot) Close() {
 	s.Conn.Close()
 }
 
-// exists tells whether a path has a file.
+// exists reports whether a path has a file.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// isEmpty tells whether the file at path exists and is empty.
+// isEmpty reports whether the file at path exists and is empty.
 func isEmpty(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Size() == 0

@@ -16,7 +16,7 @@ import (
 // new messages have a created_at that is up to that far ahead.
 const skipped = 10 * time.Second
 
-// LastPosition gives the last position of the shared order that a database knows of; 0 if
+// LastPosition returns the last position of the shared order that a database knows of; 0 if
 // none was given out. The caller may have a transaction open.
 func LastPosition(c *sqlite.Conn) (last relay.Position, err error) {
 	for _, query := range []string{

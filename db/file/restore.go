@@ -46,7 +46,7 @@ type RestoreResult struct {
 // To, because it belongs to the old file. The ring of nonces stays, because a nonce that
 // was used on the old file must be refused on the new one, too. A backup that follows a log
 // is put back as it is, because the log brings all that came later. If root restores, the file
-// belongs to the owner of the replaced one. Errors name the path; IsFaulty tells whether the check found faults.
+// belongs to the owner of the replaced one. Errors name the path; IsFaulty reports whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
@@ -126,7 +126,7 @@ func (o RestoreOptions) compareKeys(copied, to string, result *RestoreResult) er
 	return err
 }
 
-// restorePaths gives the absolute paths, or the reason why they are refused. Links in
+// restorePaths returns the absolute paths, or the reason why they are refused. Links in
 // To are resolved.
 func (o BackupOptions) restorePaths() (from, to string, err error) {
 	if from, err = filepath.Abs(o.From); err != nil {
@@ -212,7 +212,7 @@ func undoSetAside(path string) error {
 // keptMark stands in the name of a file that a restore has replaced, before the time.
 const keptMark = ".before-restore-"
 
-// setAside gives the file at path a second name, and renames its log. The file keeps
+// setAside returns the file at path a second name, and renames its log. The file keeps
 // its first name until the caller's rename replaces it, so that there is a database
 // at every moment.
 func setAside(path string, replace bool) (kept string, err error) {

@@ -54,7 +54,7 @@ func endedKeys(path string) (*keyEnds, error) {
 	return e, r.Close()
 }
 
-// wasRemoved tells whether the database had a key of the store with this secret, and has
+// wasRemoved reports whether the database had a key of the store with this secret, and has
 // it no more. Only keys that have ended are removed.
 func (e *keyEnds) wasRemoved(secret string, number int64, id string) bool {
 	return secret == e.secret && number < e.newest && !e.known[id]
@@ -65,7 +65,7 @@ func secretOf(c *sqlite.Conn) (secret string, err error) {
 	return secret, err
 }
 
-// revivedKeys gives the keys of the copy at path that end sooner in the replaced database,
+// revivedKeys returns the keys of the copy at path that end sooner in the replaced database,
 // or were removed there. ends has the keys of that database. If end is set, revivedKeys
 // writes the ends into the copy and syncs it. It leaves out keys that have ended in the
 // copy by now.

@@ -144,7 +144,7 @@ func (i Info) steps(path, schema string) ([]string, error) {
 	return []string{schema}, nil
 }
 
-// IndexedAsReceived is a subquery for EXISTS. It tells whether the table `received` has message m,
+// IndexedAsReceived is a subquery for EXISTS. It reports whether the table `received` has message m,
 // an alias of the outer query.
 const IndexedAsReceived = "SELECT 1 FROM received f " +
 	"WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"

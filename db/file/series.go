@@ -26,7 +26,7 @@ func SeriesName(at time.Time) string {
 	return seriesPrefix + at.UTC().Format(seriesTime) + seriesEnding
 }
 
-// SeriesCopies gives the copies of the series in a folder, the newest first. It leaves out
+// SeriesCopies returns the copies of the series in a folder, the newest first. It leaves out
 // files with other names. Safe for concurrent use.
 func SeriesCopies(folder string) (copies []SeriesCopy, err error) {
 	entries, err := os.ReadDir(folder)

@@ -16,7 +16,7 @@ import (
 const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 1 if there is one
 
 // countExchanges counts exchanges and removes those that a whole round has counted. Without a
-// half-life it only removes them. more tells whether the round goes on.
+// half-life it only removes them. more reports whether the round goes on.
 func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more bool, err error) {
 	rest, upto, begun, err := l.round(t)
 	if err != nil || len(rest) == 0 && !begun {
@@ -39,7 +39,7 @@ func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more b
 	})
 }
 
-// firstOfRound gives the first of the exchanges of a round. It gives all of a Mecha if there is room
+// firstOfRound returns the first of the exchanges of a round. It gives all of a Mecha if there is room
 // for them.
 func firstOfRound(rest []exchange, most int) []exchange {
 	if len(rest) <= most {
@@ -138,7 +138,7 @@ func (l *tally) add(e exchange) error {
 	return nil
 }
 
-// sender gives the address of a sender.
+// sender returns the address of a sender.
 func (l *tally) sender(id relay.MechaNumber) (relay.Address, error) {
 	a, known := l.senders[id]
 	if known {

@@ -41,7 +41,7 @@ func (l *Learning) keepExchanges(t *engine.Tx) error {
 	return t.C.Exec("INSERT INTO exchange (position, ended) VALUES (?, ?)", int64(first), text)
 }
 
-// writeExchanges gives the text of a row. For each exchange it has a line of six numbers, and then the
+// writeExchanges returns the text of a row. For each exchange it has a line of six numbers, and then the
 // words, one a line. The last number is the length of the words in bytes; the position is relative to
 // that of the row.
 func writeExchanges(row relay.Position, all []exchange) string {
@@ -104,7 +104,7 @@ type countRound struct {
 
 func (r *countRound) forget() { *r = countRound{} }
 
-// round gives what the present round has still to count, and the position up to which it counts. If no
+// round returns what the present round has still to count, and the position up to which it counts. If no
 // round is under way, it begins one; begun is false then.
 func (l *Learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, begun bool, err error) {
 	if err := l.keepExchanges(t); err != nil {
@@ -178,7 +178,7 @@ func (l *Learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) 
 	return t.Erasing(func() error { return l.rewriteExchanges(t, left) })
 }
 
-// rewriteExchanges gives rows other texts. A row without exchanges goes.
+// rewriteExchanges returns rows other texts. A row without exchanges goes.
 func (l *Learning) rewriteExchanges(t *engine.Tx, left map[relay.Position]string) (err error) {
 	for row, text := range left {
 		if text == "" {

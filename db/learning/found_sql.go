@@ -51,7 +51,7 @@ func (l *Learning) Kept(s *relay.SaveSearch) (words, listed any) {
 	return relay.JoinWords(s.Words), encodeListed(s.Listed)
 }
 
-// Sought gives the words of the search that a message names: none if the search is not the
+// Sought returns the words of the search that a message names: none if the search is not the
 // sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
 // reading is none, too, because a message must not fail for it.
 func (l *Learning) Sought(m *relay.SendMessage) []string {
@@ -98,7 +98,7 @@ func findSearch(x *engine.Rx, id relay.SearchID) (s *found, err error) {
 	return s, err
 }
 
-// foundUntil gives the end of a search's life for messages.
+// foundUntil returns the end of a search's life for messages.
 func foundUntil(searched time.Time) time.Time { return searched.Add(relay.FoundLife) }
 
 func encodeListed(all []relay.MechaNumber) (b []byte) {

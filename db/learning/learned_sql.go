@@ -125,7 +125,7 @@ func (room *Learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None,
 // learnedAtOnce is about how many words one read of Learned gives.
 const learnedAtOnce = 20_000
 
-// Learned gives up to limit Mechas whose counts have changed after a position, each with all
+// Learned returns up to limit Mechas whose counts have changed after a position, each with all
 // its words, in the order of the positions. It may give fewer, but gives none only if there
 // are no more. A store that does not learn has none. The search index follows by it,
 // woken by OnEntries. Safe for concurrent use.

@@ -74,7 +74,7 @@ func (all shares) takeBack(i int, hour int64, halfLife time.Duration) (_ shares,
 	return all, changed + all.ofCrew(crew, hour, halfLife)
 }
 
-// find gives the place of a sender's share; -1 if it has none.
+// find returns the place of a sender's share; -1 if it has none.
 func (all shares) find(sender uint32) int {
 	for i := range all {
 		if all[i].sender == sender {
@@ -87,14 +87,14 @@ func (all shares) find(sender uint32) int {
 // fullShare is the most that a share can have.
 const fullShare = relay.SenderShare * relay.LearnedUnit
 
-// isFull tells whether another exchange of an hour would change nothing.
+// isFull reports whether another exchange of an hour would change nothing.
 func (s *share) isFull(hour int64) bool { return s.weight == fullShare && s.hour >= hour }
 
 func (s *share) fade(hour int64, halfLife time.Duration) {
 	s.weight, s.hour = fade(s.weight, hour-s.hour, halfLife), max(hour, s.hour)
 }
 
-// least gives the place of the least share of those that match, but not that of the sender newest; -1 if
+// least returns the place of the least share of those that match, but not that of the sender newest; -1 if
 // no more than most match.
 func (all shares) least(newest uint32, most int, hour int64, halfLife time.Duration, match func(*share) bool) int {
 	if len(all) <= most {
@@ -162,7 +162,7 @@ func (all shares) last() (hour int64) {
 	return hour
 }
 
-// encode gives the form in which the store keeps shares.
+// encode returns the form in which the store keeps shares.
 func (all shares) encode() []byte {
 	b := make([]byte, 0, bytesPerShare*len(all))
 	for _, s := range all {

@@ -30,12 +30,12 @@ type pagedWord struct {
 // change writes two or three pages of SQLite.
 const pageRoom = 3900
 
-// covers tells whether a word belongs to the page.
+// covers reports whether a word belongs to the page.
 func (p *wordPage) covers(word string) bool {
 	return p.first <= word && (p.next == "" || word < p.next)
 }
 
-// find gives the place of a word, and whether it is there.
+// find returns the place of a word, and whether it is there.
 func (p *wordPage) find(word string) (int, bool) {
 	from, to := 0, len(p.words) // by hand, since a count does this most of its time
 	for from < to {
@@ -70,7 +70,7 @@ func (p *wordPage) set(i int, there bool, word string, all shares) {
 	p.changed = true
 }
 
-// encode gives the words as the file has them: for each its length and text, then the length and
+// encode returns the words as the file has them: for each its length and text, then the length and
 // the form of its shares.
 func (p *wordPage) encode() []byte {
 	b := make([]byte, 0, pageRoom)
@@ -93,7 +93,7 @@ func (w *pagedWord) size() int {
 	return 3 + len(w.word) + bytesPerShare*len(w.shares)
 }
 
-// split gives the page in parts that have room: itself, if it has. Parts are filled evenly, so
+// split returns the page in parts that have room: itself, if it has. Parts are filled evenly, so
 // that none must be split again soon. They are for writing alone, and do not know the next page.
 func (p *wordPage) split() []*wordPage {
 	size := 0

@@ -34,7 +34,7 @@ func Inode(path string) (*Held, error) {
 	return nil, nil // this file system has no such locks
 }
 
-// isNetwork tells whether a file system, by the number that statfs(2) gives it, may
+// isNetwork reports whether a file system, by the number that statfs(2) gives it, may
 // turn flock into a lock of fcntl.
 func isNetwork(kind int64) bool {
 	switch uint32(kind) {
@@ -45,7 +45,7 @@ func isNetwork(kind int64) bool {
 	return false
 }
 
-// IsHeld tells whether a process has the lock of File or Inode on the file at path. For a
+// IsHeld reports whether a process has the lock of File or Inode on the file at path. For a
 // moment IsHeld has a shared lock itself, so a process that fails to take the lock should
 // try again. Errors are those of opening the file. Safe for concurrent use.
 func IsHeld(path string) (bool, error) {

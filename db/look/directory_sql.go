@@ -6,7 +6,7 @@ import (
 	"relay/db/relay"
 )
 
-// Directory gives up to limit registered Mechas, by address, those after an address,
+// Directory returns up to limit registered Mechas, by address, those after an address,
 // without their cards.
 func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
 	return See(i, func(x *engine.Rx) ([]relay.Entry, error) {

@@ -147,7 +147,7 @@ func See[T any](v engine.Viewer, read func(*engine.Rx) (T, error)) (T, error) {
 	return engine.Get(context.Background(), v.Point, read)
 }
 
-// Changed tells whether another process has committed since the last call of Changed.
+// Changed reports whether another process has committed since the last call of Changed.
 func (i *Inspector) Changed() (changed bool, err error) {
 	if err := i.lane.Take(context.Background(), 0, readers.AnyNumber); err != nil {
 		return false, err

@@ -26,7 +26,7 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r rela
 	return r, nil
 }
 
-// ClockSeen gives the time up to which the clock is known to have gone on: the latest at
+// ClockSeen returns the time up to which the clock is known to have gone on: the latest at
 // which a server was sure of its clock. A message may be later, because its server has taken
 // it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
 func (i *Inspector) ClockSeen() (time.Time, error) {

@@ -7,7 +7,7 @@ import "slices"
 // everybody.
 type AcceptFrom []string
 
-// Accepts tells whether a sender may write.
+// Accepts reports whether a sender may write.
 func (a AcceptFrom) Accepts(sender Address) bool {
 	return a == nil || slices.Contains(a, string(sender)) || slices.Contains(a, "*^"+sender.Crew())
 }

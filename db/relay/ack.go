@@ -81,7 +81,7 @@ func (a *Acknowledge) Validate() error {
 	return nil
 }
 
-// ReportsProgress tells whether a status in lower case leaves the message pending.
+// ReportsProgress reports whether a status in lower case leaves the message pending.
 // Every other status acknowledges the message (PROTOCOL §3, Ack).
 func ReportsProgress(status string) bool {
 	return status == "received" || status == Processing || status == Deferred
@@ -97,7 +97,7 @@ const (
 // maxDeferral is the longest time for which a message can be put off (PROTOCOL §3, Ack).
 const maxDeferral = 7 * 24 * time.Hour
 
-// IsFinal tells whether no other status may follow this one, which is in lower case
+// IsFinal reports whether no other status may follow this one, which is in lower case
 // (PROTOCOL §3, Ack).
 func IsFinal(status string) bool {
 	return status == Completed || status == "failed" || status == "rejected"

@@ -28,7 +28,7 @@ func (a *Activate) fields(f *form) {
 	f.int64(&a.Rules)
 }
 
-// RulesOf gives the oldest rules of a log under which it may have a write, whose serial form
+// RulesOf returns the oldest rules of a log under which it may have a write, whose serial form
 // (AppendWrite) is form. A kind or a version that is added here must get the rules with which it
 // came: else a node writes it before the others can read it.
 func RulesOf(w Write, form []byte) int64 {

@@ -14,7 +14,7 @@ type Entry struct {
 	Removed   bool // the Mecha is removed: only its ID, Address, CreatedAt and Revision count
 }
 
-// VisibleTo tells whether viewer, who knows the exact address, may learn that this
+// VisibleTo reports whether viewer, who knows the exact address, may learn that this
 // Mecha exists (PROTOCOL §5, Profile).
 func (e *Entry) VisibleTo(viewer Address) bool {
 	return e.Visibility != CrewOnly || e.Address.Crew() == viewer.Crew()
@@ -31,7 +31,7 @@ type StoredProfile struct {
 	NoLearn    bool   // the profile's field learn is false
 }
 
-// Stored gives the profile in the form in which the store keeps it. p should have
+// Stored returns the profile in the form in which the store keeps it. p should have
 // passed Check.
 func (p Profile) Stored() StoredProfile {
 	s := StoredProfile{Card: p.Card, Visibility: p.Visibility}

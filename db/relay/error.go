@@ -169,7 +169,7 @@ var Codes = []CodeInfo{
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
 
-// CodeNames gives the codes as strings, in the order of Codes.
+// CodeNames returns the codes as strings, in the order of Codes.
 func CodeNames() []string {
 	names := make([]string, len(Codes))
 	for i, c := range Codes {
@@ -198,7 +198,7 @@ type Error struct {
 	Cause      error         // nil if there is none
 }
 
-// Error gives the code, the sentence and the cause, for the log.
+// Error returns the code, the sentence and the cause, for the log.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return fmt.Sprintf("%s: %s: %v", e.Code, e.Detail, e.Cause)
@@ -206,7 +206,7 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Detail
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause to errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Errorf makes a refusal with a sentence.
@@ -221,7 +221,7 @@ func FieldErrorf(code Code, field, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: field + ": " + reason, Fields: []FieldError{{field, reason}}}
 }
 
-// ErrorCode gives the code of err: Internal if err is not an *Error and wraps none,
+// ErrorCode returns the code of err: Internal if err is not an *Error and wraps none,
 // "" for nil.
 func ErrorCode(err error) Code {
 	if err == nil {

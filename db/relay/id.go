@@ -24,14 +24,14 @@ const PositionBits = 12
 // MaxPosition is the greatest position that has a time, in the year 2527.
 const MaxPosition = 1<<(44+PositionBits) - 1
 
-// PositionAt gives the first position of t's millisecond. Times before 1970 give 0,
+// PositionAt returns the first position of t's millisecond. Times before 1970 give 0,
 // and times after 2527 the first position of the last millisecond.
 func PositionAt(t time.Time) Position {
 	ms := t.UnixMilli()
 	return Position(min(max(ms, 0), 1<<44-1) << PositionBits)
 }
 
-// PositionFrom gives the first position that is not before t.
+// PositionFrom returns the first position that is not before t.
 func PositionFrom(t time.Time) Position {
 	if t.Nanosecond()%int(time.Millisecond) != 0 {
 		t = t.Add(time.Millisecond)
@@ -39,7 +39,7 @@ func PositionFrom(t time.Time) Position {
 	return PositionAt(t)
 }
 
-// Time gives the time of a position, in UTC, in whole milliseconds.
+// Time returns the time of a position, in UTC, in whole milliseconds.
 func (p Position) Time() time.Time { return time.UnixMilli(int64(p >> PositionBits)).UTC() }
 
 // A MessageID is `msg_` and 26 lower-case Crockford base32 characters (PROTOCOL
@@ -52,7 +52,7 @@ type MessageID string
 // characters if the relay issued it, or a client's label of 1–128 of [A-Za-z0-9._:~-].
 type ConversationID string
 
-// Issued tells whether the id begins as the relay's own ids do. All other ids are
+// Issued reports whether the id begins as the relay's own ids do. All other ids are
 // labels of clients.
 func (c ConversationID) Issued() bool { return strings.HasPrefix(string(c), conversationPrefix) }
 
@@ -106,17 +106,17 @@ func (s *IDs) raw(domain byte, p Position) (id [16]byte) {
 	return id
 }
 
-// Message gives the id of the message at a position.
+// Message returns the id of the message at a position.
 func (s *IDs) Message(p Position) MessageID {
 	return MessageID(encode(messagePrefix, s.raw(messageDomain, p)))
 }
 
-// Conversation gives the id of the conversation whose first message is at a position.
+// Conversation returns the id of the conversation whose first message is at a position.
 func (s *IDs) Conversation(p Position) ConversationID {
 	return ConversationID(encode(conversationPrefix, s.raw(conversationDomain, p)))
 }
 
-// MessagePosition gives the position in a message id, and false for a text that
+// MessagePosition returns the position in a message id, and false for a text that
 // this store never issued as a message id.
 func (s *IDs) MessagePosition(id MessageID) (Position, bool) {
 	return s.position(messagePrefix, messageDomain, string(id))
@@ -131,7 +131,7 @@ func (s *IDs) Cursor(id MessageID) (Position, error) {
 	return p, nil
 }
 
-// ConversationPosition gives the position of the first message of a conversation,
+// ConversationPosition returns the position of the first message of a conversation,
 // and false for a text that this store never issued as a conversation id.
 func (s *IDs) ConversationPosition(id ConversationID) (Position, bool) {
 	return s.position(conversationPrefix, conversationDomain, string(id))
@@ -177,7 +177,7 @@ func (s *IDs) Extend(t *Tag, text string) {
 	}
 }
 
-// Number gives 32 bits of a tag.
+// Number returns 32 bits of a tag.
 func (t *Tag) Number() uint32 { return binary.BigEndian.Uint32(t[:]) }
 
 // crockford is Douglas Crockford's base32 alphabet in lower case. It has no
@@ -227,10 +227,10 @@ func decode(prefix, id string) (raw [16]byte, ok bool) {
 	return raw, true
 }
 
-// WellFormed tells whether the id has the form of the ids that NewSearchID makes.
+// WellFormed reports whether the id has the form of the ids that NewSearchID makes.
 func (id SearchID) WellFormed() bool { return isRandomID(searchPrefix, IDChars, string(id)) }
 
-// isRandomID tells whether id has the form of the ids that randomID makes.
+// isRandomID reports whether id has the form of the ids that randomID makes.
 func isRandomID(prefix string, n int, id string) bool {
 	if len(id) != len(prefix)+n || !strings.HasPrefix(id, prefix) {
 		return false
@@ -243,7 +243,7 @@ func isRandomID(prefix string, n int, id string) bool {
 	return true
 }
 
-// randomID gives prefix and n random characters of the Crockford alphabet, 5 bits each.
+// randomID returns prefix and n random characters of the Crockford alphabet, 5 bits each.
 func randomID(prefix string, n int) string {
 	b := make([]byte, n)
 	rand.Read(b) // never fails (crypto/rand)

@@ -22,7 +22,7 @@ const (
 	keyIDChars  = 16
 )
 
-// WellFormed tells whether the id has the form of the ids that the relay issues.
+// WellFormed reports whether the id has the form of the ids that the relay issues.
 func (id KeyID) WellFormed() bool { return isRandomID(keyIDPrefix, keyIDChars, string(id)) }
 
 // A KeyNumber is the store's own number of a key. It never leaves the relay.
@@ -50,7 +50,7 @@ type Key struct {
 // is printed or logged, "(secret)" is shown; convert it to a string to get its text.
 type Secret string
 
-// WellFormed tells whether the secret has the form of the secrets that the relay issues.
+// WellFormed reports whether the secret has the form of the secrets that the relay issues.
 func (s Secret) WellFormed() bool {
 	const split = len(secretPrefix) + bodyChars
 	return len(s) == split+crcChars && strings.HasPrefix(string(s), secretPrefix) &&
@@ -99,7 +99,7 @@ func sign(secret string, prefix, body []byte, nonce, timestamp string) []byte {
 	return mac.Sum(nil)
 }
 
-// SigningSecret gives the secret with which the client signs (PROTOCOL §2): the key's
+// SigningSecret returns the secret with which the client signs (PROTOCOL §2): the key's
 // text, unless the key has a separate one. It needs a key with its Text.
 func (k *Key) SigningSecret() string {
 	if k.Secret != "" {
@@ -112,7 +112,7 @@ func (k *Key) SigningSecret() string {
 // request's timestamp may be off (PROTOCOL §2).
 const MaxClockSkew = 15 * time.Minute
 
-// IsNonce tells whether s has the form of a nonce: 1–128 of A–Z a–z 0–9 . _ ~ : + /
+// IsNonce reports whether s has the form of a nonce: 1–128 of A–Z a–z 0–9 . _ ~ : + /
 // = - (PROTOCOL §2).
 func IsNonce(s string) bool { return len(s) >= 1 && len(s) <= 128 && only(s, "._~:+/=-") }
 

@@ -25,7 +25,7 @@ func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); retu
 // Crew is the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
-// IsCrew tells whether the address is that of a whole crew, `*^<crew>` (PROTOCOL §3, To a
+// IsCrew reports whether the address is that of a whole crew, `*^<crew>` (PROTOCOL §3, To a
 // crew). No Mecha has such an address.
 func (a Address) IsCrew() bool { return strings.HasPrefix(string(a), "*^") }
 
@@ -63,7 +63,7 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// only tells whether every byte of s is an ASCII letter, a digit or a byte of extra.
+// only reports whether every byte of s is an ASCII letter, a digit or a byte of extra.
 func only(s, extra string) bool {
 	for i := 0; i < len(s); i++ {
 		if !isAlnum(s[i]) && strings.IndexByte(extra, s[i]) < 0 {
@@ -73,7 +73,7 @@ func only(s, extra string) bool {
 	return true
 }
 
-// Quote gives a client's text in quotation marks, for an error sentence. It cuts the
+// Quote returns a client's text in quotation marks, for an error sentence. It cuts the
 // text after 80 characters, and writes the rest as Visible does.
 func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {

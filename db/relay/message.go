@@ -22,7 +22,7 @@ var stateNames = [...]string{"queued", "delivered", "acknowledged", "expired"}
 // String is the state's name in the protocol.
 func (s State) String() string { return stateNames[s] }
 
-// Pending tells whether the recipient has still to acknowledge the message: it is
+// Pending reports whether the recipient has still to acknowledge the message: it is
 // queued or delivered (PROTOCOL §1).
 func (s State) Pending() bool { return s <= Delivered }
 
@@ -109,10 +109,10 @@ var noticeNames = [...]string{"", "overdue", "conversation_full", "claimed", "re
 // String is the notice's name in the protocol; "" for NoNotice.
 func (n Notice) String() string { return noticeNames[n] }
 
-// Known tells whether this program knows the notice; NoNotice is known.
+// Known reports whether this program knows the notice; NoNotice is known.
 func (n Notice) Known() bool { return n >= NoNotice && n <= NoticeSpent }
 
-// ForSender tells whether the sender gets a receipt of it.
+// ForSender reports whether the sender gets a receipt of it.
 func (n Notice) ForSender() bool { return n != NoticeClaimed && n != NoticeReturned }
 
 // A Commit has the messages and changes of one transaction, each in commit order.

@@ -1,6 +1,6 @@
 package relay
 
-// IsReplyTo tells whether m is a reply to the question q (PROTOCOL §3, Send: in_reply_to).
+// IsReplyTo reports whether m is a reply to the question q (PROTOCOL §3, Send: in_reply_to).
 // A reply is a message from the recipient of q to its sender that names q. A message that
 // names no other one is a reply, too, if it came later in the same conversation, with the
 // correlation id of q if q has one.

@@ -30,7 +30,7 @@ type SearchFilter struct {
 	Exclude      []string // addresses to leave out
 }
 
-// Empty tells whether no field of the filter is set.
+// Empty reports whether no field of the filter is set.
 func (f *SearchFilter) Empty() bool {
 	return len(f.Crew)+len(f.Tags)+len(f.Skills)+len(f.Languages)+len(f.MessageTypes)+len(f.Exclude) == 0 &&
 		f.Online == nil && f.UpdatedSince.IsZero()
@@ -56,10 +56,10 @@ type SearchRequest struct {
 	Highlight bool
 	Explain   bool // asks for SearchHit.Explanation
 
-	// Online tells whether a Mecha is connected. It may be nil. It must be quick: a
+	// Online reports whether a Mecha is connected. It may be nil. It must be quick: a
 	// search calls it for hundreds of Mechas, and for all with Filter.Online.
 	Online func(MechaNumber) bool
-	// Lookup gives the profiles of the hits of a page, in any order. A Mecha that is
+	// Lookup returns the profiles of the hits of a page, in any order. A Mecha that is
 	// gone may be missing. A search calls it at most once, after ranking and outside
 	// its time limit. The caller may keep the profiles that Lookup reads.
 	Lookup func(context.Context, []MechaNumber) ([]Entry, error)

@@ -224,7 +224,7 @@ func setDefault(s *string, value string) {
 	}
 }
 
-// isPrintable tells whether s is UTF-8 of up to most characters, none of which is a control
+// isPrintable reports whether s is UTF-8 of up to most characters, none of which is a control
 // character (C0, DEL, C1).
 func isPrintable(s string, most int) bool {
 	if len(s) > most*utf8.UTFMax || !utf8.ValidString(s) {

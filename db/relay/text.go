@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Steers tells whether a character steers a terminal instead of being shown. Such
+// Steers reports whether a character steers a terminal instead of being shown. Such
 // characters are the control characters (C0, C1 and DEL), the separators of lines and
 // paragraphs (U+2028, U+2029), at which some terminals begin a line, and the
 // bidirectional marks, which change the order in which their neighbours are shown.

@@ -126,7 +126,7 @@ func AppendTime(dst []byte, t time.Time) []byte {
 		byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// FormatTime gives the text that AppendTime appends.
+// FormatTime returns the text that AppendTime appends.
 func FormatTime(t time.Time) string {
 	var buf [len("2006-01-02T15:04:05.000Z")]byte
 	return string(AppendTime(buf[:0], t))

@@ -55,7 +55,7 @@ type Situation struct {
 	HadAt    time.Time // when its recipient last claimed it, or marked it as delivered; zero: never
 }
 
-// Judge gives the verdict: that of the first rule that holds.
+// Judge returns the verdict: that of the first rule that holds.
 func Judge(s *Situation) Verdict {
 	for _, rule := range rules {
 		if rule.holds(s) {

@@ -31,7 +31,7 @@ type Write interface {
 	setTime(time.Time)
 }
 
-// SetTime gives a write another time: that of its place in a log, by which all copies of
+// SetTime sets the time of a write: that of its place in a log, by which all copies of
 // the store judge it. The write must not have been handed to a store.
 func SetTime(w Write, at time.Time) { w.setTime(at) }
 

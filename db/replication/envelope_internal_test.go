@@ -11,7 +11,7 @@ import (
 	"relay/db/relay"
 )
 
-// formOf gives the form of an envelope.
+// formOf returns the form of an envelope.
 func formOf(e Envelope) []byte {
 	b := AppendEnvelope(nil, e.Log, e.Origin, e.Counter, len(e.Writes))
 	for _, w := range e.Writes {

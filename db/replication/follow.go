@@ -104,7 +104,7 @@ func (f *Follower) Deliver(entries []Entry) error {
 	return nil
 }
 
-// take gives the ops of the entries that are to be applied next; none if
+// take returns the ops of the entries that are to be applied next; none if
 // this machine cannot apply them for now. At an entry that cannot be read the store stops,
 // once all entries before it are applied: so all copies stop at the same one. Only the
 // writer's goroutine may call it.
@@ -130,7 +130,7 @@ func (f *Follower) take() []engine.Op {
 	return f.batch
 }
 
-// receive tells whether an entry is waiting.
+// receive reports whether an entry is waiting.
 func (f *Follower) receive() bool {
 	if len(f.waiting) > 0 {
 		return true
@@ -258,7 +258,7 @@ func (f *Follower) apply(ops []engine.Op) {
 	f.batch = f.batch[:0]
 }
 
-// mayPass tells whether a transaction can be made again later, with another outcome.
+// mayPass reports whether a transaction can be made again later, with another outcome.
 func mayPass(err error) bool {
 	return errors.Is(err, engine.ErrCramped) || sqlite.IsDiskFull(err) || sqlite.IsBusy(err)
 }

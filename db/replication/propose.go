@@ -294,7 +294,7 @@ func (p *Proposer) giveUp(f *flight) {
 	}
 }
 
-// claim gives the jobs that wait for an envelope, nil if none do, and hands them over to the
+// claim returns the jobs that wait for an envelope, nil if none do, and hands them over to the
 // caller. The follower calls it.
 func (p *Proposer) claim(e Envelope) []engine.Job {
 	if e.Origin != p.Origin {

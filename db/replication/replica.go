@@ -91,7 +91,7 @@ func (r *Replica) entry(number uint64, at time.Time, from Origin, counter uint64
 // time is the time of the present entry.
 func (r *Replica) time() time.Time { return relay.UnixMilli(r.now.At) }
 
-// used tells whether a write in the log had this nonce, by the time of the present entry.
+// used reports whether a write in the log had this nonce, by the time of the present entry.
 // Without a log it is false, because the edge has refused the nonce then.
 func (r *Replica) used(n relay.NonceHash) bool {
 	return r != nil && n != 0 && (r.nonces[n] || r.spent.has(n, r.now.At))
@@ -166,10 +166,10 @@ const (
 	spentStays = 2*relay.MaxClockSkew + spentPart
 )
 
-// firstPart gives the first part whose nonces count at a time in Unix ms.
+// firstPart returns the first part whose nonces count at a time in Unix ms.
 func firstPart(now int64) int64 { return partOf(now - spentStays.Milliseconds()) }
 
-// partOf gives the part of a time in Unix ms.
+// partOf returns the part of a time in Unix ms.
 func partOf(ms int64) int64 { return ms / spentPart.Milliseconds() }
 
 func (s spentNonces) has(n relay.NonceHash, now int64) bool {
@@ -205,7 +205,7 @@ func (s spentNonces) forget(now int64) {
 	}
 }
 
-// inOrder gives the origins of the present transaction in an order of their own.
+// inOrder returns the origins of the present transaction in an order of their own.
 func (r *Replica) inOrder() []Origin {
 	all := make([]Origin, 0, len(r.counters))
 	for from := range r.counters {
@@ -233,7 +233,7 @@ func (r *reach) move(to relay.Position) {
 	}
 }
 
-// Look gives the position, and a channel that is closed when it grows.
+// Look returns the position, and a channel that is closed when it grows.
 func (r *reach) Look() (last relay.Position, moved <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ type activation struct {
 	rest     time.Time // not before this, by the machine's clock
 }
 
-// ready gives the newest rules that all nodes know, if they are newer than those in force and it
+// ready returns the newest rules that all nodes know, if they are newer than those in force and it
 // is this node's part to propose them; else 0.
 func (a *activation) ready() int64 {
 	w, r := a.w, a.replica

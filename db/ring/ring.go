@@ -150,7 +150,7 @@ func (r *Ring) read(store uint64, found func([]uint64, []uint32)) error {
 	return nil
 }
 
-// readSegment gives the nonces of a segment. If the segment has free slots, it becomes the
+// readSegment returns the nonces of a segment. If the segment has free slots, it becomes the
 // present one, so that many starts do not need many segments.
 func (r *Ring) readSegment(i int, buffer []byte) (hashes []uint64, ends []uint32) {
 	hashes, ends = make([]uint64, 0, segmentSlots), make([]uint32, 0, segmentSlots)
@@ -331,7 +331,7 @@ func (r *Ring) Close() error {
 
 var zeros [segmentBytes]byte
 
-// offset gives where a segment begins. The header's segment comes before all others.
+// offset returns where a segment begins. The header's segment comes before all others.
 func offset(segment int) int64 { return int64(segment+1) * segmentBytes }
 
 // pack makes the second half of an entry: when the nonce was accepted, for how long it is

@@ -53,7 +53,7 @@ func (s *segment) close() error {
 
 const noFollow = unix.O_NOFOLLOW
 
-// links gives how many names a file has.
+// links returns how many names a file has.
 func links(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Nlink)

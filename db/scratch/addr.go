@@ -18,7 +18,7 @@ var given atomic.Int64
 
 func init() { given.Store(rand.Int64N(ports)) }
 
-// Addr gives an address of this machine at which nobody listens. It gives the same one again only
+// Addr returns an address of this machine at which nobody listens. It gives the same one again only
 // after 20,000 others: a test may listen at its own later, or again. Tests may call it side by side.
 func Addr(t testing.TB) string {
 	t.Helper()

@@ -2,7 +2,7 @@ package scratch
 
 import "syscall"
 
-// inMemory gives the folder of the file system in memory; "" if there is none, or if too
+// inMemory returns the folder of the file system in memory; "" if there is none, or if too
 // little of it is free: a container may have 64 MiB.
 func inMemory() string {
 	const root, tmpfs = "/dev/shm", 0x01021994 // TMPFS_MAGIC of statfs(2)

@@ -2,5 +2,5 @@
 
 package scratch
 
-// inMemory gives "": only Linux has a file system in memory at a known place.
+// inMemory returns "": only Linux has a file system in memory at a known place.
 func inMemory() string { return "" }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Dir gives a folder for the files of a test, which is removed when the test ends. In the
+// Dir returns a folder for the files of a test, which is removed when the test ends. In the
 // usual form of the tests the folder is in memory (see Memory), because much of the
 // time of many small tests is the disk's. In the long form (-long), and in benchmarks, it
 // is on disk, like the files of a relay. A test that is about the disk uses t.TempDir.
@@ -33,11 +33,11 @@ func Dir(t testing.TB) string {
 	return Memory(t)
 }
 
-// Root gives the folder in which Memory makes its own; "" if the files of Memory are on disk. A
+// Root returns the folder in which Memory makes its own; "" if the files of Memory are on disk. A
 // test program whose processes make their files by themselves can set TMPDIR to it.
 func Root() string { return inMemory() }
 
-// isLong tells whether this test program has the flag -long, and it is set.
+// isLong reports whether this test program has the flag -long, and it is set.
 func isLong() bool {
 	f := flag.Lookup("long")
 	return f != nil && f.Value.String() == "true"
@@ -47,7 +47,7 @@ func isLong() bool {
 // less than a tenth of it.
 const least = 2 << 30
 
-// Memory gives a folder in memory, where a sync costs nothing, which is removed when the
+// Memory returns a folder in memory, where a sync costs nothing, which is removed when the
 // test ends. The folder is on disk, like that of Dir with -long, where the system has no file
 // system in memory or too little of it is free.
 func Memory(t testing.TB) string {

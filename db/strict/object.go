@@ -38,7 +38,7 @@ type SyntaxError struct {
 	Reason string // for people
 }
 
-// Error gives the offset and the reason in one line.
+// Error returns the offset and the reason in one line.
 func (e *SyntaxError) Error() string {
 	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Reason
 }

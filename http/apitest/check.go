@@ -121,7 +121,7 @@ var described = sync.OnceValue(func() *api {
 	return a
 })
 
-// Closed gives a document whose schemas allow no fields but those that they name. The
+// Closed returns a document whose schemas allow no fields but those that they name. The
 // documents themselves are open, because a later version may add fields.
 func Closed(document []byte) []byte {
 	var doc object
@@ -207,7 +207,7 @@ func pointer(at string, parts ...string) string {
 	return at
 }
 
-// find gives the node at a place, and where it stands once references are followed.
+// find returns the node at a place, and where it stands once references are followed.
 func (r *reader) find(at string) (string, object) {
 	var node any = r.doc
 	for part := range strings.SplitSeq(at[1:], "/") {
@@ -228,7 +228,7 @@ func (r *reader) find(at string) (string, object) {
 	return at, node.(object)
 }
 
-// compile gives a part of the document that is a schema.
+// compile returns a part of the document that is a schema.
 func (r *reader) compile(at string) *schema { return &schema{of: r, at: at} }
 
 // A schema is compiled when it is first asked: most test programs meet few of them.
@@ -280,7 +280,7 @@ func (r *reader) response(at string) response {
 	return out
 }
 
-// find gives the operation of a request, and the parameters in its path. known: the path
+// find returns the operation of a request, and the parameters in its path. known: the path
 // is one of the API's, perhaps with another method.
 func (a *api) find(method string, u *url.URL) (found *operation, values map[string]string, known bool) {
 	path := u.Path
@@ -316,7 +316,7 @@ func (a *api) find(method string, u *url.URL) (found *operation, values map[stri
 // ofHTTP are headers of the message itself (RFC 9110, RFC 9112), which OpenAPI leaves out.
 var ofHTTP = []string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}
 
-// check gives what is wrong with an answer: nil if it is as described.
+// check returns what is wrong with an answer: nil if it is as described.
 func (d response) check(h http.Header, body []byte) (faults []string) {
 	for name, values := range h {
 		if described, ok := d.headers[name]; !ok {
@@ -362,7 +362,7 @@ const (
 	mostLargeLong = 50
 )
 
-// inLongForm tells whether the test program has the flag -long, and it is set.
+// inLongForm reports whether the test program has the flag -long, and it is set.
 var inLongForm = sync.OnceValue(func() bool {
 	f := flag.Lookup("long")
 	return f != nil && f.Value.String() == "true"
@@ -398,7 +398,7 @@ func valueOf(text string) any {
 	return text
 }
 
-// checkRequest gives what is not described of a request that was taken.
+// checkRequest returns what is not described of a request that was taken.
 func (o *operation) checkRequest(
 	h http.Header, query url.Values, path map[string]string, body []byte,
 ) (faults []string) {

@@ -50,7 +50,7 @@ func (r *Recorder) fail(what string, faults []string) {
 	}
 }
 
-// Handler gives a handler that looks at what h does.
+// Handler returns a handler that looks at what h does.
 func (r *Recorder) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		request, to := q.Header.Clone(), *q.URL // before a handshake changes them
@@ -87,7 +87,7 @@ func (r *Recorder) exchange(e *Exchange) {
 	r.fail(fmt.Sprintf("%s %s: %d %.300s", e.Method, e.URL.RequestURI(), e.Status, e.Body), Check(e))
 }
 
-// Check gives what is not described of an exchange: nil if nothing is. It counts the
+// Check returns what is not described of an exchange: nil if nothing is. It counts the
 // exchange.
 func Check(e *Exchange) []string {
 	a := described()
@@ -130,13 +130,13 @@ func Check(e *Exchange) []string {
 	return faults
 }
 
-// isPreflight tells whether a browser asks what a page may do (CORS).
+// isPreflight reports whether a browser asks what a page may do (CORS).
 func isPreflight(e *Exchange) bool {
 	return e.Method == http.MethodOptions && e.Request.Get("Origin") != "" &&
 		e.Request.Get("Access-Control-Request-Method") != ""
 }
 
-// CodeOf gives the code of a problem document; "" if a body is none.
+// CodeOf returns the code of a problem document; "" if a body is none.
 func CodeOf(body []byte) string {
 	if !bytes.HasPrefix(body, []byte(`{"type":"/docs#`)) {
 		return ""

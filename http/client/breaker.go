@@ -35,7 +35,7 @@ type sentReply struct {
 	conversation string
 }
 
-// begin tells whether one more answer may be sent in a conversation. If so, end must follow.
+// begin reports whether one more answer may be sent in a conversation. If so, end must follow.
 func (b *breaker) begin(conversation string, now time.Time) bool {
 	if b.most == 0 {
 		return true

@@ -106,7 +106,7 @@ func (r *Response) Err() error {
 // Nothing was sent.
 var ErrInvalidRequest = errors.New("not a valid method or path")
 
-// isHeader tells whether HTTP allows a header (RFC 9110 §5.1, §5.5).
+// isHeader reports whether HTTP allows a header (RFC 9110 §5.1, §5.5).
 func isHeader(name string, values []string) bool {
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7F }
@@ -122,7 +122,7 @@ var errNotSent = errors.New("nothing was sent")
 // authenticate the request, and wins over them.
 //
 // A header that HTTP does not allow is a *ConfigError, and nothing is sent. Any other
-// error means that there is no whole answer: then NothingDone tells whether
+// error means that there is no whole answer: then NothingDone reports whether
 // the relay can have received the request. A request takes at most 90 seconds.
 // Redirects are not followed.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte, header http.Header) (*Response, error) {

@@ -144,7 +144,7 @@ func (c *Client) Pending(ctx context.Context) (*Pending, error) {
 	return p, json.Unmarshal(p.JSON, p)
 }
 
-// Inbox gives the messages that wait for this Mecha, with their payloads, the oldest first
+// Inbox returns the messages that wait for this Mecha, with their payloads, the oldest first
 // and at most limit of them. It changes nothing. An error is the last value.
 func (c *Client) Inbox(ctx context.Context, limit int) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
@@ -158,7 +158,7 @@ func (c *Client) Inbox(ctx context.Context, limit int) iter.Seq2[*Message, error
 	}
 }
 
-// History gives the messages of a conversation that this Mecha has sent or received, the
+// History returns the messages of a conversation that this Mecha has sent or received, the
 // oldest first and at most limit of them; those received with their payloads. An error is the
 // last value.
 func (c *Client) History(ctx context.Context, conversation string, limit int) iter.Seq2[*Message, error] {

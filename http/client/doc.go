@@ -43,6 +43,6 @@
 //
 // [Client.Do] and [Client.Call] make one signed request to any path of the API;
 // [Client.Dial] opens a WebSocket, from which [Socket.Next] reads frames. [Temporary]
-// tells whether to try again after an error, [Backoff] and [Sleep] when, and [NothingDone]
+// reports whether to try again after an error, [Backoff] and [Sleep] when, and [NothingDone]
 // whether the failed request may have had an effect.
 package client

@@ -138,16 +138,16 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// keepsPlace tells whether the relay does not know what is left to do, because the messages
+// keepsPlace reports whether the relay does not know what is left to do, because the messages
 // are not acknowledged.
 func (o *ListenOptions) keepsPlace() bool {
 	return o.State != "" || o.Ack == NoAck || relay.ReportsProgress(o.Ack)
 }
 
-// IsLease tells whether a duration can be ListenOptions.Lease.
+// IsLease reports whether a duration can be ListenOptions.Lease.
 func IsLease(d time.Duration) bool { return d >= minLease && d <= maxLease && d%time.Second == 0 }
 
-// IsWorkerName tells whether a name can be ListenOptions.Worker.
+// IsWorkerName reports whether a name can be ListenOptions.Worker.
 func IsWorkerName(s string) bool {
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
@@ -309,7 +309,7 @@ func (l *listener) pause(ctx context.Context, err error, b *Backoff) {
 	Sleep(ctx, d)
 }
 
-// fresh tells whether a message is to be handled. It is not if it is in hand, as when a new
+// fresh reports whether a message is to be handled. It is not if it is in hand, as when a new
 // connection brings it again, or if it was settled. A settled message that comes again
 // without having been put off is asked about: after relay restore, the relay may have lost the
 // acknowledgement, and then the message is to be handled again.

@@ -27,7 +27,7 @@ func (l *listener) isAside(m *Message) bool {
 	return u == undecided || u == forAsk || u == forOthers && m.Attempt <= lastPutOff
 }
 
-// takenByAsk tells whether Ask has taken the message. A listener that keeps its place waits until
+// takenByAsk reports whether Ask has taken the message. A listener that keeps its place waits until
 // that is decided.
 func (l *listener) takenByAsk(m *Message) bool {
 	if l.o.keepsPlace() {

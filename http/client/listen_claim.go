@@ -190,7 +190,7 @@ func (l *listener) shortly(a, b time.Time) time.Duration {
 	return max(min(a.Sub(now), b.Sub(now), clockTick), 0)
 }
 
-// over tells whether t has passed: by the monotonic clock, or by the one on the wall, which
+// over reports whether t has passed: by the monotonic clock, or by the one on the wall, which
 // goes on while the machine sleeps.
 func over(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 

@@ -19,7 +19,7 @@ const (
 	pollPage = 100              // messages
 )
 
-// withoutSockets tells whether a handshake was answered by somebody who does not know
+// withoutSockets reports whether a handshake was answered by somebody who does not know
 // WebSockets.
 func withoutSockets(err error) bool {
 	var r *Refusal
@@ -77,7 +77,7 @@ func (l *listener) poll(ctx context.Context, cursor string) (p page, err error) 
 	return p, l.c.Call(ctx, "GET", mechaPath(l.own, "/messages?"+q.Encode()), nil, &p)
 }
 
-// takePolled gives a message to a task, unless it is known, has expired or is put off.
+// takePolled hands a message to a task, unless it is known, has expired or is put off.
 func (l *listener) takePolled(ctx context.Context, f *frame) error {
 	m := l.c.message(f)
 	if m.State == relay.Expired.String() {

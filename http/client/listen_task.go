@@ -188,7 +188,7 @@ func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions
 	return unlessKeyless(t.explain(m, err))
 }
 
-// takeReserved tells whether an answer was reserved for the message, which then is used up.
+// takeReserved reports whether an answer was reserved for the message, which then is used up.
 func (t *task) takeReserved() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

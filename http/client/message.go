@@ -145,7 +145,7 @@ type acknowledgement struct {
 	RetryAfter int64  `json:"retry_after_seconds,omitempty"`
 }
 
-// hasLastWord tells whether nothing may be acknowledged after it: it is final, or puts the message
+// hasLastWord reports whether nothing may be acknowledged after it: it is final, or puts the message
 // off, and a later word would undo that.
 func (a *acknowledgement) hasLastWord() bool {
 	return !relay.ReportsProgress(a.Status) || a.RetryAfter > 0
@@ -287,7 +287,7 @@ func (m *Message) Working(ctx context.Context, f func(context.Context) error) er
 	return m.Ack(ctx, "completed", "")
 }
 
-// hasEnded tells whether Ack or Defer has had the last word about the message.
+// hasEnded reports whether Ack or Defer has had the last word about the message.
 func (m *Message) hasEnded() bool {
 	if m.task != nil {
 		return m.task.hasEnded()

@@ -32,7 +32,7 @@ func markTo(to string) string {
 	return markStart + hex.EncodeToString(sum[:4]) + "-"
 }
 
-// isMark tells whether a text is the mark of a question to an address.
+// isMark reports whether a text is the mark of a question to an address.
 func isMark(text, to string) bool {
 	if !strings.HasPrefix(text, markStart) { // as nearly all do not
 		return false
@@ -147,7 +147,7 @@ func (qs *questions) use(m *Message) (u use, decided <-chan struct{}) {
 	return forHandler, nil
 }
 
-// answeredBy tells whether a message is an answer to the question (PROTOCOL §3, in_reply_to),
+// answeredBy reports whether a message is an answer to the question (PROTOCOL §3, in_reply_to),
 // or may be one: that shows when the relay has told the id of the question.
 func (q *question) answeredBy(m *Message) (may, is bool) {
 	switch {
@@ -165,7 +165,7 @@ func (q *question) answeredBy(m *Message) (may, is bool) {
 	return is, is
 }
 
-// awaits tells whether Ask has taken a message, and waits until that is decided.
+// awaits reports whether Ask has taken a message, and waits until that is decided.
 func (qs *questions) awaits(ctx context.Context, m *Message) bool {
 	for {
 		u, decided := qs.use(m)

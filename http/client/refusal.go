@@ -65,7 +65,7 @@ func (e *Unreachable) Error() string { return e.Err.Error() }
 // Unwrap returns what failed; also the error of a context that has ended.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
-// Refused tells whether err is, or wraps, a *Refusal with one of these codes.
+// Refused reports whether err is, or wraps, a *Refusal with one of these codes.
 func Refused(err error, codes ...relay.Code) bool {
 	var r *Refusal
 	return errors.As(err, &r) && slices.Contains(codes, r.Code)

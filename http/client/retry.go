@@ -12,11 +12,10 @@ import (
 	"relay/db/relay"
 )
 
-// Temporary tells whether the same request, signed anew, may succeed later. That holds for the faults of a network, for
-// a relay that is overloaded, stopping or away, and for a clock that may be set right meanwhile. It does not hold for
-// other refusals, such as that of a conversation which is full, nor for a request or URL that is wrong, nor for a
-// message of which the handler has no say any more. The end of a context counts as a fault of the network: ask the
-// context first.
+// Temporary reports whether the same request, signed again, may succeed later. It may after faults of the network,
+// while a relay is overloaded, stopping or away, and once a wrong clock is set. It may not after other refusals, as of
+// a conversation that is full, after a wrong request or URL, or for a message that the handler may not acknowledge.
+// The end of a context counts as a fault of the network: ask the context first.
 func Temporary(err error) bool {
 	var r *Refusal
 	switch {
@@ -33,7 +32,7 @@ func Temporary(err error) bool {
 	return r.Status == http.StatusTooManyRequests || r.Status >= 500
 }
 
-// NothingDone tells whether a failed request certainly had no effect, because
+// NothingDone reports whether a failed request certainly had no effect, because
 // it never left or because the relay says so. If not, a write may have been
 // done all the same: repeat it with the same Idempotency-Key.
 func NothingDone(err error) bool {
@@ -84,7 +83,7 @@ const (
 	attemptTimeout = 30 * time.Second // for a request that the relay does not hold
 )
 
-// Attempt gives the context of one attempt of a caller who has left until it gives up. It ends
+// Attempt returns the context of one attempt of a caller who has left until it gives up. It ends
 // AttemptSlack after that, and after 30 seconds at the latest; both are counted from the end of
 // hold, for which the relay may hold its answer. 0 and less for left: there is one attempt only, and it
 // has the 30 seconds.

@@ -41,7 +41,7 @@ var answersToHTTP = [][]byte{
 	[]byte("speaking plain HTTP to an SSL-enabled server port"),
 }
 
-// wantsTLS tells whether the body of a 400 says that the server speaks HTTPS. The
+// wantsTLS reports whether the body of a 400 says that the server speaks HTTPS. The
 // relay's own refusals are JSON, and may repeat the words of a client.
 func wantsTLS(body []byte) bool {
 	return !bytes.HasPrefix(body, []byte("{")) &&

@@ -59,7 +59,7 @@ type Sent struct {
 	out *outgoing
 }
 
-// Presence tells whether somebody listens.
+// Presence reports whether somebody listens.
 type Presence struct {
 	Online   bool
 	LastSeen string `json:"last_seen"` // RFC 3339; "" if it was never seen

@@ -52,7 +52,7 @@ func (c *Console) guarded(h http.Handler) http.Handler {
 	})
 }
 
-// isLoopback tells whether a Host header names this machine. A page of another site that
+// isLoopback reports whether a Host header names this machine. A page of another site that
 // leads its own name to this machine (DNS rebinding) has that name in its requests.
 func isLoopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -65,7 +65,7 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// isOwnName tells whether a Host header has the console's own name. Other names under localhost are
+// isOwnName reports whether a Host header has the console's own name. Other names under localhost are
 // refused: who has one may serve a page by it.
 func (c *Console) isOwnName(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -115,7 +115,7 @@ func (s *sessions) begin(now time.Time) string {
 	return value
 }
 
-// has tells whether a cookie's value is that of a session that has not ended.
+// has reports whether a cookie's value is that of a session that has not ended.
 func (s *sessions) has(value string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ const (
 	mostFailures   = 1024 // clients; then all are forgotten
 )
 
-// full tells whether a client has been wrong too often.
+// full reports whether a client has been wrong too often.
 func (f *failures) full(client string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +200,7 @@ func cookieName(r *http.Request) string {
 	return "relay_console_" + port
 }
 
-// hasSession tells whether a request has the cookie of a session.
+// hasSession reports whether a request has the cookie of a session.
 func (c *Console) hasSession(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieName(r))
 	return err == nil && c.sessions.has(cookie.Value, c.config.Now())

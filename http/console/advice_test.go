@@ -9,7 +9,7 @@ import (
 	"relay/http/console"
 )
 
-// mustClaim claims one message for a worker of bob, as long ago as past says. It tells whether there
+// mustClaim claims one message for a worker of bob, as long ago as past says. It reports whether there
 // was one.
 func (s *story) mustClaim(past time.Duration, worker string) bool {
 	s.t.Helper()

@@ -138,7 +138,7 @@ func (b *tab) open(url string) {
 	do(b, chromedp.Navigate(url))
 }
 
-// eval gives the value of an expression as JSON text.
+// eval returns the value of an expression as JSON text.
 func (b *tab) eval(expression string) string {
 	b.t.Helper()
 	return do(b, chromedp.Evaluate[string]("(async () => JSON.stringify((await ("+expression+")) ?? null))()", chromedp.EvalAwaitPromise))
@@ -161,7 +161,7 @@ func (b *tab) await(expression string) {
 	}
 }
 
-// text gives what a person reads in an element.
+// text returns what a person reads in an element.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
 	quoted, _ := json.Marshal(selector)

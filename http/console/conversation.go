@@ -152,7 +152,7 @@ func (c *Console) judgeConversation(ctx context.Context, list []*relay.Message, 
 	return v, nil
 }
 
-// worst gives the worst level of messages, the oldest of which is first. It looks at some of them:
+// worst returns the worst level of messages, the oldest of which is first. It looks at some of them:
 // at the oldest for each recipient, then at the oldest of the others. Of those that it does not look
 // at, it knows that they wait.
 func (c *Console) worst(ctx context.Context, list []*relay.Message, now time.Time) (level int, err error) {

@@ -109,7 +109,7 @@ func (f *flow) lookEnds() {
 }
 
 // catchUp waits for lookWait, at most, until what is committed is counted: while nobody looked, the
-// file was read seldom. It tells whether that is so.
+// file was read seldom. It reports whether that is so.
 func (f *flow) catchUp(ctx context.Context) bool {
 	f.mu.Lock()
 	before := f.begun
@@ -290,7 +290,7 @@ func (f *flow) asked() {
 	f.left = time.Now()
 }
 
-// listened tells whether a page listens, or may soon do so.
+// listened reports whether a page listens, or may soon do so.
 func (f *flow) listened() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,7 +352,7 @@ func (f *flow) read(after, upto relay.Position) (list []browse.Event, total int,
 	return list, max(a.Total().Events, len(list)), err
 }
 
-// since gives the kept events after a position; nil if not all of them are kept. f.mu is held.
+// since returns the kept events after a position; nil if not all of them are kept. f.mu is held.
 func (f *flow) since(after relay.Position) []browse.Event {
 	if after < f.from {
 		return nil

@@ -102,7 +102,7 @@ func (p *healthPage) judge() Verdict {
 	return Verdict{Text: "The store is well."}
 }
 
-// quantiles gives a function that tells a quantile of what a histogram counted in a span: the
+// quantiles returns a function that tells a quantile of what a histogram counted in a span: the
 // difference from the last measurement before it. Negative: nothing was counted.
 func quantiles(hour []point, name string, q float64) func(*point) float64 {
 	last := map[*point]Histogram{}
@@ -127,7 +127,7 @@ func quantiles(hour []point, name string, q float64) func(*point) float64 {
 	}
 }
 
-// minus gives what a histogram has counted since an earlier state of it.
+// minus returns what a histogram has counted since an earlier state of it.
 func minus(h, before Histogram) Histogram {
 	d := Histogram{Name: h.Name, Bounds: h.Bounds, Counts: slices.Clone(h.Counts)}
 	for i := range min(len(d.Counts), len(before.Counts)) {
@@ -136,7 +136,7 @@ func minus(h, before Histogram) Histogram {
 	return d
 }
 
-// quantile gives the bound below which that share of the values lies, in seconds; -1 if there
+// quantile returns the bound below which that share of the values lies, in seconds; -1 if there
 // are no values.
 func quantile(h Histogram, q float64) float64 {
 	var all, sum uint64

@@ -12,7 +12,7 @@ import (
 	"relay/db/relay"
 )
 
-// mustMock gives a stage on which all that clients write is meant to break a page: markup,
+// mustMock returns a stage on which all that clients write is meant to break a page: markup,
 // marks that turn the direction of text, characters without width, words without an end.
 func mustMock(t testing.TB) (s *stage, paths []string) {
 	t.Helper()

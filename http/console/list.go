@@ -48,7 +48,7 @@ func linkWith(r *http.Request, pairs ...string) string {
 	return (&url.URL{Path: r.URL.Path, RawQuery: q.Encode()}).String()
 }
 
-// cut gives the first characters of a text of unknown origin, and says by an ellipsis that it has
+// cut returns the first characters of a text of unknown origin, and says by an ellipsis that it has
 // more. Line breaks become spaces; what would change the direction of the text becomes visible.
 func cut(text string, most int) string {
 	more := ""

@@ -53,7 +53,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 	more := len(waiting) > from+shownMechas
 	p.Boxes = waiting[min(from, len(waiting)):min(from+shownMechas, len(waiting))]
 	if q.Limit -= len(p.Boxes); !more {
-		q.Offset, q.Limit = max(0, from-len(waiting)), max(q.Limit, 1) // one, to tell whether there is more
+		q.Offset, q.Limit = max(0, from-len(waiting)), max(q.Limit, 1) // one, to report whether there is more
 		list, further, err := c.config.Store.Mechas(q)
 		if err != nil {
 			return nil, err
@@ -291,7 +291,7 @@ const (
 	textLength = 600 // of a description
 )
 
-// wordsOf gives the lists of a profile that have something, each cut to what a page can show.
+// wordsOf returns the lists of a profile that have something, each cut to what a page can show.
 func wordsOf(p *relay.Profile) (all []words) {
 	var skills []string
 	for _, s := range p.Skills {

@@ -230,7 +230,7 @@ func lifeOf(t *look.Trace, who *standing) (all []step) {
 	return all
 }
 
-// reason gives what the sentences about a message are made of.
+// reason returns what the sentences about a message are made of.
 func (c *Console) reason(t *look.Trace, code relay.VerdictCode, now time.Time) (*reason, error) {
 	who, err := c.standing(t.Message.To, code, &t.Situation)
 	return &reason{full: c.fullWindow(t.Message.Recipient), code: code, about: &t.Situation, to: t.Message.To,
@@ -253,7 +253,7 @@ func (c *Console) seen(ctx context.Context, t *look.Trace) (string, error) {
 	return text, err
 }
 
-// gap gives how wide a time line shows a time, from 0 to 4.
+// gap returns how wide a time line shows a time, from 0 to 4.
 func gap(d time.Duration) int {
 	n := 0
 	for _, limit := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
@@ -266,7 +266,7 @@ func gap(d time.Duration) int {
 
 const stepAnswered look.StepKind = "answered"
 
-// withAnswer gives the steps of a trace, and the answer among them, by their times.
+// withAnswer returns the steps of a trace, and the answer among them, by their times.
 func withAnswer(t *look.Trace) (all []look.Step) {
 	a := t.Situation.Answer
 	for _, s := range t.Steps {

@@ -24,7 +24,7 @@ type news struct {
 	Counting bool `json:"counting,omitempty"`
 }
 
-// take gives what a page has not been told.
+// take returns what a page has not been told.
 func (f *flow) take(p *page, q query) news {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *flow) trouble(now time.Time) string {
 	return "the database cannot be read since " + moment(f.readAt, now)
 }
 
-// position gives the position up to which all is counted. Before the last hour is counted, it
+// position returns the position up to which all is counted. Before the last hour is counted, it
 // is the latest: a page that is made now shows all before it.
 func (f *flow) position() relay.Position {
 	f.mu.Lock()

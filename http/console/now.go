@@ -192,7 +192,7 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	return p, nil
 }
 
-// boxes gives the Mechas for which messages wait, those with trouble first.
+// boxes returns the Mechas for which messages wait, those with trouble first.
 func (c *Console) boxes(ctx context.Context, o survey.Overview, now time.Time) ([]box, error) {
 	all := make([]box, 0, len(o.Boxes))
 	for _, b := range o.Boxes {
@@ -218,7 +218,7 @@ func (c *Console) boxes(ctx context.Context, o survey.Overview, now time.Time) (
 	return all, nil
 }
 
-// lastSeen gives when a Mecha was there for the last time, by what the file tells and by what the
+// lastSeen returns when a Mecha was there for the last time, by what the file tells and by what the
 // server remembers of the last minute, which may not be in the file yet.
 func (c *Console) lastSeen(id relay.MechaNumber, noted time.Time) time.Time {
 	if c.config.Live != nil {
@@ -255,7 +255,7 @@ func (c *Console) verdict(t *look.Trace) relay.Verdict {
 	return relay.Judge(&t.Situation)
 }
 
-// rows gives the newest rows of the flow, the newest first; for a search, the newest messages
+// rows returns the newest rows of the flow, the newest first; for a search, the newest messages
 // that it finds. cut tells that a search had no time for older ones.
 func (c *Console) rows(ctx context.Context, q query, now time.Time) (all []row, cut bool, err error) {
 	if !q.empty() {

@@ -32,7 +32,7 @@ type looking struct {
 	err  error
 }
 
-// overview gives what waits for whom: as of a moment ago, or of some seconds ago if it takes
+// overview returns what waits for whom: as of a moment ago, or of some seconds ago if it takes
 // long. One is made at a time, and only if a page asks.
 func (c *Console) overview(ctx context.Context) (survey.Overview, error) {
 	l := &c.overviews
@@ -82,7 +82,7 @@ func (c *Console) makeOverview(n *looking) {
 	close(n.done)
 }
 
-// pendingKnown gives how many messages were pending a short time ago; -1 if no page has asked.
+// pendingKnown returns how many messages were pending a short time ago; -1 if no page has asked.
 func (c *Console) pendingKnown() int {
 	l := &c.overviews
 	l.mu.Lock()

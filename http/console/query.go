@@ -156,13 +156,13 @@ func parseAge(text string) (time.Duration, bool) {
 // Conversation is the conversation that the search is about; "" if it names none.
 func (q query) Conversation() relay.ConversationID { return q.conv }
 
-// empty tells whether the query wants everything.
+// empty reports whether the query wants everything.
 func (q query) empty() bool {
 	return q.from == "" && q.to == "" && q.conv == "" && q.kind == "" && q.state == "" && q.older == 0 && !q.reply &&
 		len(q.words) == 0 && len(q.Refused) == 0
 }
 
-// matches tells whether the query wants an event.
+// matches reports whether the query wants an event.
 func (q query) matches(e browse.Event, now time.Time) bool {
 	m := e.Message
 	switch {
@@ -185,7 +185,7 @@ func (q query) matches(e browse.Event, now time.Time) bool {
 	return true
 }
 
-// hasAddress tells whether an address is the wanted one, or begins with it.
+// hasAddress reports whether an address is the wanted one, or begins with it.
 func hasAddress(a relay.Address, want string) bool {
 	return want == "" || strings.HasPrefix(strings.ToLower(string(a)), want)
 }

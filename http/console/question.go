@@ -102,7 +102,7 @@ func (c *Console) unread(ctx context.Context, m *relay.Message) (text string, le
 	return text, levelOf(t, v.Code, now), r.next(), err
 }
 
-// lost gives what is known of the newest message that has expired in the last hour; nil if there is none.
+// lost returns what is known of the newest message that has expired in the last hour; nil if there is none.
 func (c *Console) lost(ctx context.Context, dead []row) (*reason, error) {
 	for _, d := range dead {
 		if d.What != "expired" {

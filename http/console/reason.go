@@ -87,7 +87,7 @@ func (c *Console) standing(a relay.Address, code relay.VerdictCode, about *relay
 	return s, err
 }
 
-// revoker gives the name of the user who revoked a key, by the audit log; "" if that does not say.
+// revoker returns the name of the user who revoked a key, by the audit log; "" if that does not say.
 func (c *Console) revoker(k *survey.Key) (string, error) {
 	acts, err := c.config.Store.Acts(k.RevokedAt.Add(-time.Second))
 	for _, a := range acts {
@@ -98,7 +98,7 @@ func (c *Console) revoker(k *survey.Key) (string, error) {
 	return "", err
 }
 
-// live gives the first key that is neither revoked nor expired; nil: there is none.
+// live returns the first key that is neither revoked nor expired; nil: there is none.
 func (s *standing) live() *survey.Key {
 	if s == nil || len(s.keys) == 0 || s.keys[0].State >= survey.KeyExpired {
 		return nil
@@ -137,7 +137,7 @@ func (s *standing) only() string {
 	return "last"
 }
 
-// lastKey gives the key that ended last, and when; nil if there is none.
+// lastKey returns the key that ended last, and when; nil if there is none.
 func (s *standing) lastKey() (last *survey.Key, when time.Time) {
 	if s == nil {
 		return nil, time.Time{}
@@ -184,7 +184,7 @@ type reason struct {
 	code   relay.VerdictCode
 	about  *relay.Situation
 	to     relay.Address
-	live   bool // the server tells whether the recipient is online
+	live   bool // the server reports whether the recipient is online
 	online bool
 	who    *standing
 	full   fullWindow

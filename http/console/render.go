@@ -22,7 +22,7 @@ var files embed.FS
 
 var errNoPage = relay.Errorf(relay.NotFound, "there is no such page")
 
-// pages gives the parsed templates, each with layout.html and parts.html. They are parsed at
+// pages returns the parsed templates, each with layout.html and parts.html. They are parsed at
 // the first page: that takes 3 ms, which no other start of the program should pay for.
 var pages = sync.OnceValue(parsePages)
 

@@ -29,7 +29,7 @@ type row struct {
 // both times.
 const noticeable = 5 * time.Second
 
-// dated gives the step of a message with the time at which it happened, and, if it was written much
+// dated returns the step of a message with the time at which it happened, and, if it was written much
 // later, that time. An expiry is written when a server notices it: after a time without a server,
 // that may be long after.
 func dated(m *relay.Message, s look.Step) (at look.Step, noticed time.Time) {
@@ -117,7 +117,7 @@ func rowOfMessage(m *relay.Message) row {
 	return r
 }
 
-// nameStep gives the word for a step, and its colour.
+// nameStep returns the word for a step, and its colour.
 func nameStep(s look.Step) (what, tone string) {
 	s.Status = relay.Visible(s.Status)
 	switch s.What {

@@ -42,7 +42,7 @@ func (s *series) add(all []survey.Span, now time.Time) {
 	}
 }
 
-// at gives the point of a time. s.mu is held.
+// at returns the point of a time. s.mu is held.
 func (s *series) at(t time.Time) *point {
 	n := t.UnixNano() / int64(spanLength)
 	if s.spans == nil {
@@ -80,7 +80,7 @@ type lastHour struct {
 	total   survey.Span // of all points
 }
 
-// hour gives the last hour.
+// hour returns the last hour.
 func (s *series) hour(now time.Time) lastHour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *series) hour(now time.Time) lastHour {
 // forget makes it an hour of which nothing is counted yet.
 func (h *lastHour) forget(now time.Time) { h.from, h.counted = now.Add(time.Hour), false }
 
-// whole gives a function that tells what another one tells, but nothing of the minute that runs,
+// whole returns a function that tells what another one tells, but nothing of the minute that runs,
 // which has had less time than the others.
 func (h *lastHour) whole(value func(*point) float64) func(*point) float64 {
 	last := &h.points[len(h.points)-1]

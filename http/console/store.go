@@ -41,7 +41,7 @@ type Store interface {
 
 // Live is what only the server knows. It must be safe for concurrent use.
 type Live interface {
-	// Online tells whether the Mecha has a socket or a long-poll open.
+	// Online reports whether the Mecha has a socket or a long-poll open.
 	Online(relay.MechaNumber) bool
 	// Open counts the open sockets and long-polls of the Mecha.
 	Open(relay.MechaNumber) (sockets, longPolls int)

@@ -91,7 +91,7 @@ func (c *Console) judge(
 	return v
 }
 
-// oldestOf gives the box whose oldest message has waited longest.
+// oldestOf returns the box whose oldest message has waited longest.
 func oldestOf(all []box) *box {
 	oldest := &all[0]
 	for i := range all {

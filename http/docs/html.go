@@ -35,7 +35,7 @@ type Site struct {
 	Policy string
 }
 
-// HTML gives the site. It is made once: anyone may ask a server for it, as often
+// HTML returns the site. It is made once: anyone may ask a server for it, as often
 // as they like.
 var HTML = sync.OnceValue(func() *Site {
 	s, err := newSite(Pages())
@@ -147,7 +147,7 @@ func (plainQuotes) RawWrite(w util.BufWriter, source []byte) {
 
 var escapeText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// render gives the HTML of a text, and its headings of levels 2 and 3.
+// render returns the HTML of a text, and its headings of levels 2 and 3.
 func render(source string) (template.HTML, []section, error) {
 	src := []byte(source)
 	doc := markdown.Parser().Parse(text.NewReader(src), parser.WithContext(parser.NewContext(parser.WithIDs(anchors{}))))
@@ -251,7 +251,7 @@ var (
 	layout = template.Must(template.New("layout").Parse(layoutFile))
 )
 
-// dense gives a style without what is in it for people, because each page carries it.
+// dense returns a style without what is in it for people, because each page carries it.
 func dense(style string) string {
 	for _, r := range []struct{ what, by string }{{`(?s)/\*.*?\*/`, ""}, {`\s+`, " "}, {` ?([{};,]) ?`, "$1"}} {
 		style = regexp.MustCompile(r.what).ReplaceAllString(style, r.by)

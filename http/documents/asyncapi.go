@@ -8,7 +8,7 @@ import (
 	"relay/db/relay"
 )
 
-// AsyncAPI gives the description of the WebSocket, an AsyncAPI 3.0 document in JSON, for
+// AsyncAPI returns the description of the WebSocket, an AsyncAPI 3.0 document in JSON, for
 // a relay of the given version ("": unknown).
 func AsyncAPI(version string) []byte {
 	c := readComponents()
@@ -110,7 +110,7 @@ var closeCodes = []struct {
 		"Connect again after a pause, or to another node."},
 }
 
-// inSocket gives an operation of the relay on its socket.
+// inSocket returns an operation of the relay on its socket.
 func inSocket(action, about string, kinds ...string) object {
 	return object{"action": action, "summary": about, "channel": object{"$ref": "#/channels/socket"},
 		"messages": inMessages(kinds)}
@@ -129,7 +129,7 @@ func inMessages(kinds []string) (all []object) {
 	return all
 }
 
-// handshakeBinding gives the query and the headers of the handshake, from the operation
+// handshakeBinding returns the query and the headers of the handshake, from the operation
 // of OpenAPI.
 func handshakeBinding(c *components) object {
 	parts := map[string]object{"query": {}, "header": {}}
@@ -155,7 +155,7 @@ func handshakeBinding(c *components) object {
 	}
 }
 
-// usedIn gives the schemas that parts of a document refer to, and those that these do.
+// usedIn returns the schemas that parts of a document refer to, and those that these do.
 func usedIn(schemas object, parts ...any) object {
 	used := object{}
 	var visit func(any)

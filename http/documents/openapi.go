@@ -87,7 +87,7 @@ func information(title, text, version string) object {
 		"license": object{"name": "MIT"}}
 }
 
-// describe gives the operation of a row. A path with %2F in a parameter is not found.
+// describe returns the operation of a row. A path with %2F in a parameter is not found.
 func describe(row http.Route, o operation, responses object) object {
 	parameters, refusals := slices.Clone(o.parameters), slices.Clone(o.refusals)
 	for part := range strings.SplitSeq(row.Path, "/") {
@@ -127,7 +127,7 @@ func describe(row http.Route, o operation, responses object) object {
 	return made
 }
 
-// withoutTicket gives the parameters of a request with a key, where a ticket can stand for
+// withoutTicket returns the parameters of a request with a key, where a ticket can stand for
 // all of them.
 func withoutTicket(c *components) (all []object) {
 	for _, name := range withKey {
@@ -139,7 +139,7 @@ func withoutTicket(c *components) (all []object) {
 	return all
 }
 
-// answersOf gives the responses of a row by their status. Those that several operations
+// answersOf returns the responses of a row by their status. Those that several operations
 // have alike go into shared, once.
 func answersOf(row http.Route, o operation, refusals []relay.Code, shared object) object {
 	all := object{}
@@ -196,7 +196,7 @@ func byStatusOf(codes []relay.Code) map[int][]relay.Code {
 	return all
 }
 
-// refusal gives the response of a status with some of its codes.
+// refusal returns the response of a status with some of its codes.
 func refusal(status int, codes []relay.Code) object {
 	var texts []string
 	for _, c := range codes {
@@ -227,13 +227,13 @@ func problemSchema(codes ...relay.Code) object {
 	return object{"allOf": []object{reference("schemas", "Problem")}, "properties": properties}
 }
 
-// about gives the meaning of a code for people.
+// about returns the meaning of a code for people.
 func about(code relay.Code) string {
 	i := slices.IndexFunc(relay.Codes, func(c relay.CodeInfo) bool { return c.Code == code })
 	return relay.Codes[i].Meaning
 }
 
-// headers gives the headers of a response: references by name, and more.
+// headers returns the headers of a response: references by name, and more.
 func headers(names []string, more object) object {
 	all := object{}
 	for _, name := range names {
@@ -243,7 +243,7 @@ func headers(names []string, more object) object {
 	return all
 }
 
-// optional gives headers that an answer may lack.
+// optional returns headers that an answer may lack.
 func optional(c *components, names []string) object {
 	all := object{}
 	for _, name := range names {
@@ -273,7 +273,7 @@ type components struct {
 	Schemas    object `json:"schemas"`
 }
 
-// readComponents gives a copy that the caller may change.
+// readComponents returns a copy that the caller may change.
 func readComponents() *components {
 	var c components
 	if err := json.Unmarshal(componentsFile, &c); err != nil {
@@ -282,7 +282,7 @@ func readComponents() *components {
 	return &c
 }
 
-// document gives the text of a document.
+// document returns the text of a document.
 func document(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -85,7 +85,7 @@ func (l *Counts) At() relay.Position {
 	return l.position
 }
 
-// fade gives what is left of a weight some hours later. A weight from after the hour now
+// fade returns what is left of a weight some hours later. A weight from after the hour now
 // has not faded.
 func (l *Counts) fade(weight, hour, now uint32) int64 {
 	if now <= hour {
@@ -108,13 +108,13 @@ func hourOf(t time.Time) uint32 {
 	return uint32(min(max(t.Unix(), 0)/3600, math.MaxUint32))
 }
 
-// weightOf gives a number of exchanges in 1/relay.LearnedUnit.
+// weightOf returns a number of exchanges in 1/relay.LearnedUnit.
 func weightOf(exchanges float64) uint32 {
 	return uint32(math.Round(min(max(exchanges, 0), 1<<20) * relay.LearnedUnit))
 }
 
 // apply takes a page of the source: all that is known of each of these Mechas now. It
-// tells whether there is room for it; if not, fewer words of each Mecha are kept from now
+// reports whether there is room for it; if not, fewer words of each Mecha are kept from now
 // on, and everything must be read again.
 func (l *Counts) apply(page []relay.Learned) bool {
 	if len(page) == 0 {
@@ -189,7 +189,7 @@ func newChanges(l *Counts, page []relay.Learned) *pageChanges {
 	return p
 }
 
-// countsOf gives the counts of a Mecha by the hashes of the words. Of words with the same
+// countsOf returns the counts of a Mecha by the hashes of the words. Of words with the same
 // hash the first one in the order of ahead counts: added up, they would pass the bounds of
 // what one sender and one crew can give a word.
 func (l *Counts) countsOf(m *relay.Learned) map[uint32]count {

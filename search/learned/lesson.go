@@ -89,7 +89,7 @@ func (n *learner) Done() {
 	pool.Put(n)
 }
 
-// rarest gives the counts of the words, those of the fewest Mechas first.
+// rarest returns the counts of the words, those of the fewest Mechas first.
 func (n *learner) rarest(words []string) [][]count {
 	n.lists = n.lists[:0]
 	for _, word := range words {
@@ -114,7 +114,7 @@ func trustIn(crews int) float64 {
 	return oneCrewTrust
 }
 
-// alone tells whether one crew alone has reported a word, of a Mecha without good standing: one
+// alone reports whether one crew alone has reported a word, of a Mecha without good standing: one
 // for which fewer crews than there are, up to trustedCrews, have reported any word.
 func (n *learner) alone(c *count) bool {
 	return c.crews < 2 && int(n.l.mechas[c.mecha].crews) < n.crews

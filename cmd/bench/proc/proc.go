@@ -68,7 +68,7 @@ func (a Times) Until(b Times, took time.Duration) Spent {
 	return s
 }
 
-// interruptsApart tells whether the kernel counts the time of interrupts apart
+// interruptsApart reports whether the kernel counts the time of interrupts apart
 // from the time of processes. The loopback runs in interrupts, for the process
 // that sends. If that time is not part of our own, it must not count as the time
 // of others either. If it is not known how the kernel counts, the time goes to

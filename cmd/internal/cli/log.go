@@ -28,7 +28,7 @@ func (a *App) Logger(format, level string) (log *slog.Logger, end func()) {
 	return slog.New(repeatHandler{h, r}), r.end
 }
 
-// readable gives a value in JSON the words that it has in text: slog would write a length
+// readable returns a value in JSON the words that it has in text: slog would write a length
 // of time as a number of nanoseconds, and an address as the fields of its type.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; v.Kind() {

@@ -115,7 +115,7 @@ func invalidValue(from string, e *pflag.InvalidValueError) error {
 	return Usagef("%s: %q is not %s", from, e.GetValue(), kind)
 }
 
-// nearest gives the name that a typed word most likely stands for: one that
+// nearest returns the name that a typed word most likely stands for: one that
 // begins with it, or differs from it by one slip, in long words by two. It
 // gives "" if there is none.
 func nearest(typed string, names []string) string {

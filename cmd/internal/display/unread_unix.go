@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unread tells whether f is a pipe, or something like it, whose reader has gone.
+// Unread reports whether f is a pipe, or something like it, whose reader has gone.
 func Unread(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	n, err := unix.Poll(fds, 0)

@@ -2,6 +2,6 @@ package display
 
 import "os"
 
-// Unread would tell whether f is a pipe whose reader has gone. Windows has no way
+// Unread would report whether f is a pipe whose reader has gone. Windows has no way
 // to ask.
 func Unread(*os.File) bool { return false }

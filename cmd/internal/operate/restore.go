@@ -144,7 +144,7 @@ func agoOrAhead(age time.Duration) string {
 	return show.Gap(age) + " ago"
 }
 
-// timeOf gives the time of a position; the zero time for the position 0, which is none.
+// timeOf returns the time of a position; the zero time for the position 0, which is none.
 func timeOf(p relay.Position) time.Time {
 	if p == 0 {
 		return time.Time{}

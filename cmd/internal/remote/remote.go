@@ -25,7 +25,7 @@ import (
 // Flags are the flags of every command that speaks to a relay.
 type Flags struct{ URL, KeyFile, SecretFile, CAFile string }
 
-// Add gives the flags to a command, whose errors then get advice.
+// Add adds the flags to a command, whose errors then get advice.
 func (f *Flags) Add(cmd *cobra.Command) {
 	f.AddServer(cmd)
 	f.AddKey(cmd)
@@ -153,13 +153,13 @@ func Advice(err error) error {
 	return err
 }
 
-// known tells whether relay errors explains a code. A relay of another version, or
+// known reports whether relay errors explains a code. A relay of another version, or
 // another program, may answer with a code of its own.
 func known(code relay.Code) bool {
 	return slices.ContainsFunc(relay.Codes, func(c relay.CodeInfo) bool { return c.Code == code })
 }
 
-// untrusted tells whether a relay's certificate is signed by an authority that
+// untrusted reports whether a relay's certificate is signed by an authority that
 // this system does not know. Some systems say so in an error of their own.
 func untrusted(err error) bool {
 	var failed *tls.CertificateVerificationError

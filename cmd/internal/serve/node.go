@@ -11,7 +11,7 @@ import (
 type Node interface {
 	// Configure sets what a store needs to follow the log of the cluster.
 	Configure(*db.Options)
-	// Attach gives the node its store.
+	// Attach sets the node's store.
 	Attach(*db.DB)
 	// Reload reads the cluster file again, which may have other members now.
 	Reload() error

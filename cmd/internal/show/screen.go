@@ -39,7 +39,7 @@ func Stream(w io.Writer) io.Writer {
 	return w
 }
 
-// OnScreen tells whether w is a screen, so that people read its text.
+// OnScreen reports whether w is a screen, so that people read its text.
 func OnScreen(w io.Writer) bool {
 	_, ok := w.(*screen)
 	return ok

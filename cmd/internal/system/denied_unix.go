@@ -21,7 +21,7 @@ import (
 // Denied replaces err, the error of opening the database at path, by a sentence that says
 // which of its files this process may not use, and which users may. SQLite itself says no
 // more than "unable to open database file". An error that has another reason is returned
-// as it is. write tells whether the command writes to the database.
+// as it is. write reports whether the command writes to the database.
 func Denied(path string, write bool, err error) error {
 	path, absErr := filepath.Abs(path)
 	if err == nil || absErr != nil || !file.IsDenied(err) {
@@ -49,7 +49,7 @@ func Denied(path string, write bool, err error) error {
 	return err
 }
 
-// mayNot tells whether this process lacks a permission on a file or a folder.
+// mayNot reports whether this process lacks a permission on a file or a folder.
 func mayNot(name string, mode uint32) bool {
 	return errors.Is(unix.Faccessat(unix.AT_FDCWD, name, mode, unix.AT_EACCESS), fs.ErrPermission)
 }

@@ -83,7 +83,7 @@ const longestWord = 160
 
 var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]+$`)
 
-// news tells whether a bell may ring for the message.
+// news reports whether a bell may ring for the message.
 func (b *bell) news(r *pendingRecord) bool {
 	was, known := b.announced[r.MessageID]
 	return !known || r.Ack != nil && r.Ack.Status == "deferred" && was != r.word()
@@ -182,7 +182,7 @@ func (b *bell) due(ctx context.Context, page []pendingRecord) (fresh []waiting, 
 	return fresh, nil
 }
 
-// inHand tells whether a message is put off until later, or a worker has it.
+// inHand reports whether a message is put off until later, or a worker has it.
 func (b *bell) inHand(ctx context.Context, r *pendingRecord) (bool, error) {
 	key := r.MessageID + " " + r.word()
 	if time.Now().Before(b.busy[key]) {

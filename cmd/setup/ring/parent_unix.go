@@ -4,7 +4,7 @@ package ring
 
 import "os"
 
-// parentGone returns a function that tells whether the process that has started this one
+// parentGone returns a function that reports whether the process that has started this one
 // has ended. Its children then get another parent.
 func parentGone() func() bool {
 	parent := os.Getppid()

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// parentGone returns a function that tells whether the process that has started this one
+// parentGone returns a function that reports whether the process that has started this one
 // has ended. A parent that cannot be watched counts as there.
 func parentGone() func() bool {
 	parent, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(os.Getppid()))

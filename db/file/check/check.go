@@ -178,7 +178,7 @@ func (a *audit) each(f func(*sqlite.Rows), query string, args ...any) error {
 	return r.Close()
 }
 
-// message gives the id of the message at a position.
+// message returns the id of the message at a position.
 func (a *audit) message(p int64) string {
 	if a.ids == nil {
 		return fmt.Sprintf("position %d", p)
@@ -251,7 +251,7 @@ func (a *audit) checkSchema() error {
 	return nil
 }
 
-// isLitestreams tells whether a part of a file's schema is one of the two tables that
+// isLitestreams reports whether a part of a file's schema is one of the two tables that
 // Litestream makes in each database that it copies.
 func isLitestreams(part string) bool {
 	return strings.HasPrefix(part, "table _litestream_seq: ") || strings.HasPrefix(part, "table _litestream_lock: ")

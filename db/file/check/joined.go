@@ -31,7 +31,7 @@ func (a *audit) checkJoined() error {
 		LEFT JOIN message m ON m.position = f.position WHERE m.in_reply_to IS NOT f.question`)
 }
 
-// indexedAsJoined is a subquery for EXISTS. It tells whether the table `joined` has message m,
+// indexedAsJoined is a subquery for EXISTS. It reports whether the table `joined` has message m,
 // an alias of the outer query.
 const indexedAsJoined = "SELECT 1 FROM joined f WHERE f.conversation = m.conversation AND f.position = m.position"
 
@@ -40,7 +40,7 @@ func (a *audit) indexedUpto() (int64, error) {
 	return a.Conn.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 }
 
-// hasMessages gives a condition: the conversation whose number the column has has a message.
+// hasMessages returns a condition: the conversation whose number the column has has a message.
 func (a *audit) hasMessages(column string) (string, error) {
 	upto, err := a.indexedUpto()
 	return "(EXISTS (SELECT 1 FROM joined j WHERE j.conversation = " + column + `)
@@ -49,7 +49,7 @@ func (a *audit) hasMessages(column string) (string, error) {
 			AND position > ` + strconv.FormatInt(upto, 10) + "))", err
 }
 
-// countMessages gives the columns `conversation` and `here` of the table conversation_limit:
+// countMessages returns the columns `conversation` and `here` of the table conversation_limit:
 // how many messages each conversation has.
 func (a *audit) countMessages() (string, error) {
 	upto, err := a.indexedUpto()

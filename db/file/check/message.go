@@ -309,6 +309,6 @@ func (a *audit) checkContents() error {
 		ORDER BY m.position`)
 }
 
-// indexedAsSent is a subquery for EXISTS. It tells whether the table `sent` has message m, an
+// indexedAsSent is a subquery for EXISTS. It reports whether the table `sent` has message m, an
 // alias of the outer query.
 const indexedAsSent = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"

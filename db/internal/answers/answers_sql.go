@@ -190,7 +190,7 @@ func (s *Cleaner) Expect(expires int64) {
 	}
 }
 
-// emptyFrom gives the time when a text is removed: the next full minute after its time is
+// emptyFrom returns the time when a text is removed: the next full minute after its time is
 // over. Both times are in Unix ms.
 func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()

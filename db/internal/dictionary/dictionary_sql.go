@@ -79,7 +79,7 @@ func (d *Dictionary) Forget() {
 
 func (d *Dictionary) Flush() { d.w.LateWords.Flush(d.w.MayWrite, d.w.CommitRows) }
 
-// Mecha gives the number of an address, 0 if it is not registered.
+// Mecha returns the number of an address, 0 if it is not registered.
 func (d *Dictionary) Mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
 	if id, ok := d.Mechas[a]; ok {
 		return relay.MechaNumber(id), nil
@@ -91,7 +91,7 @@ func (d *Dictionary) Mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, er
 	return relay.MechaNumber(id), err
 }
 
-// Intern gives the number of a word for a row of the present write, and adds the word
+// Intern returns the number of a word for a row of the present write, and adds the word
 // if it is new.
 func (d *Dictionary) Intern(t *engine.Tx, text string) (int64, error) {
 	id, ok := d.words[text]
@@ -108,7 +108,7 @@ func (d *Dictionary) Intern(t *engine.Tx, text string) (int64, error) {
 	return d.AddWord(t, text)
 }
 
-// IsRemoved tells whether this transaction has removed a word, of which the caches do
+// IsRemoved reports whether this transaction has removed a word, of which the caches do
 // not know yet.
 func (d *Dictionary) IsRemoved(t *engine.Tx, text string) bool {
 	id, known := d.words[text]

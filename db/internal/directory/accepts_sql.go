@@ -9,7 +9,7 @@ import (
 	"relay/db/relay"
 )
 
-// AcceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
+// AcceptFrom returns the field of a Mecha's profile as it is now; nil if it has none.
 func (d *Directory) AcceptFrom(t *engine.Tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
 	if from, known := d.accepts.Find(id); known {
 		return from, nil

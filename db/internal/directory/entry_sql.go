@@ -16,7 +16,7 @@ import (
 	"relay/db/relay"
 )
 
-// raiseRevision gives a Mecha the next revision, so that the search index reads it
+// raiseRevision sets a Mecha's revision to the next one, so that the search index reads it
 // again. removed is the time of its removal in Unix ms, or nil.
 func (d *Directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Time, removed any) error {
 	t.Changed |= engine.EntriesChanged
@@ -155,7 +155,7 @@ func Entries(x *engine.Rx, card bool, where string, args ...any) ([]relay.Entry,
 	return all, err
 }
 
-// EntriesAfter gives up to limit Mechas whose revision is greater than revision, by
+// EntriesAfter returns up to limit Mechas whose revision is greater than revision, by
 // revision, with removed ones and without cards. The search index follows the
 // directory by it.
 func (d *Directory) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {

@@ -59,7 +59,7 @@ func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey
 	return u
 }
 
-// MechaOf gives the Mecha of a key that was used in this process, and 0 for the key 0. Any
+// MechaOf returns the Mecha of a key that was used in this process, and 0 for the key 0. Any
 // other key, as in a program that takes no requests, stands for a Mecha of its own: the
 // result is then negative.
 func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {

@@ -53,7 +53,7 @@ const (
 	maxSuggestions = 3
 )
 
-// closeAddresses gives up to three registered addresses that are similar to a, the most
+// closeAddresses returns up to three registered addresses that are similar to a, the most
 // similar first: they begin as a does, and differ in few letters. looked is how many
 // addresses were compared.
 func closeAddresses(x *engine.Rx, a, viewer relay.Address) (out []relay.Address, looked int, err error) {
@@ -94,7 +94,7 @@ func closeAddresses(x *engine.Rx, a, viewer relay.Address) (out []relay.Address,
 	return out, looked, nil
 }
 
-// edits gives the optimal string alignment distance: how many insertions, deletions,
+// edits returns the optimal string alignment distance: how many insertions, deletions,
 // substitutions and swaps of neighbours turn a into b. If the lengths differ too much,
 // it returns suggestEdits + 1 at once.
 func edits(a, b string) int {
@@ -122,7 +122,7 @@ func edits(a, b string) int {
 	return prev[len(b)]
 }
 
-// register gives the number of a Mecha, and makes the Mecha if it is new or was removed.
+// register returns the number of a Mecha, and makes the Mecha if it is new or was removed.
 // Error: InvalidAddress, if the address differs from a registered one only in letter case.
 func (d *Directory) register(t *engine.Tx, a relay.Address, at time.Time) (relay.MechaNumber, error) {
 	var id int64

@@ -14,7 +14,7 @@ func (d *Directory) saw(id relay.MechaNumber, now time.Time) {
 	d.lastSeen(id, 0).Store(now.UnixMilli())
 }
 
-// lastSeen gives the time of a Mecha's last request, in Unix ms. If there is none, it is
+// lastSeen returns the time of a Mecha's last request, in Unix ms. If there is none, it is
 // first.
 func (d *Directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	v, ok := d.seen.Load(id)
@@ -26,7 +26,7 @@ func (d *Directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	return v.(*atomic.Int64)
 }
 
-// LastRequest gives the time of a Mecha's last request, without reading the file: zero if there was
+// LastRequest returns the time of a Mecha's last request, without reading the file: zero if there was
 // none in this process, as far as is known. It does not wait. Safe for concurrent use.
 func (d *Directory) LastRequest(id relay.MechaNumber) time.Time {
 	if v, ok := d.seen.Load(id); ok {

@@ -48,7 +48,7 @@ func (t *Tx) keepAhead() error {
 	return t.C.Exec("INSERT INTO clock_ahead (position, at) VALUES (?, ?)", int64(row.position), row.at.UnixMilli())
 }
 
-// lastAhead gives the last row up to a position that meets a condition, if there is one.
+// lastAhead returns the last row up to a position that meets a condition, if there is one.
 func lastAhead(x *Rx, condition string, upto relay.Position, args ...any) (row aheadRow, ok bool, err error) {
 	ok, err = x.C.Row(func(r *sqlite.Rows) { row = aheadRow{relay.Position(r.Int(0)), relay.UnixMilli(r.Int(1))} },
 		"SELECT position, at FROM clock_ahead WHERE position <= ? "+condition+" ORDER BY position DESC LIMIT 1",
@@ -56,7 +56,7 @@ func lastAhead(x *Rx, condition string, upto relay.Position, args ...any) (row a
 	return row, ok, err
 }
 
-// UntilPosition gives a position such that every message that was created, or accepted,
+// UntilPosition returns a position such that every message that was created, or accepted,
 // before a time comes before it. After the clock was ahead, messages of up to a minute more
 // may come before it, too.
 func UntilPosition(x *Rx, until time.Time) (relay.Position, error) {
@@ -73,7 +73,7 @@ func UntilPosition(x *Rx, until time.Time) (relay.Position, error) {
 	return max(to, end), err
 }
 
-// Accepted gives the time at which the write of a position was accepted, or a time up to a
+// Accepted returns the time at which the write of a position was accepted, or a time up to a
 // minute later. That is the position's own time, unless the clock had been ahead before.
 func Accepted(x *Rx, p relay.Position) (time.Time, error) {
 	row, ok, err := lastAhead(x, "", p)

@@ -98,7 +98,7 @@ func (k *checkpoints) start() {
 	k.running, k.started = true, time.Now()
 }
 
-// failing tells whether the copying goroutine has failed a moment ago, as on a full disk.
+// failing reports whether the copying goroutine has failed a moment ago, as on a full disk.
 // Then begin leaves it alone for a while, instead of starting it after every transaction.
 func (k *checkpoints) failing() bool { return k.fault.Load() && time.Since(k.started) < copyFailed }
 

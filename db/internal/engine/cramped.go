@@ -23,7 +23,7 @@ const (
 	roomNeeded    = 128 << 10 // bytes, more than the index and the first pages of a log take
 )
 
-// findRoom ends the cramped state if the disk has room, and tells whether it did.
+// findRoom ends the cramped state if the disk has room, and reports whether it did.
 func (w *Store) findRoom() bool {
 	if time.Since(w.roomAt) < findRoomEvery || w.Failed() != nil {
 		return false
@@ -88,7 +88,7 @@ func (w *Store) reopen() error {
 	return nil
 }
 
-// hasRoom tells whether a file of some size can be written in a folder.
+// hasRoom reports whether a file of some size can be written in a folder.
 func hasRoom(folder string) bool {
 	f, err := os.CreateTemp(folder, ".relay-room-*")
 	if err != nil {

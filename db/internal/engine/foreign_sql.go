@@ -78,7 +78,7 @@ func (f *foreign) RememberFiles(database string) error {
 	return nil
 }
 
-// lostFile gives an error if one of the files is no longer at its path, or another
+// lostFile returns an error if one of the files is no longer at its path, or another
 // file is. Later commits would be lost: a deleted log takes them, and every fsync of it
 // succeeds. A file that cannot be looked up for the moment does not count as lost.
 func (f *foreign) lostFile() error {

@@ -80,7 +80,7 @@ func (m *Measures) Committed(t *Tx) {
 	}
 }
 
-// changes tells whether a transaction of these ops changes something, so that its commit
+// changes reports whether a transaction of these ops changes something, so that its commit
 // waits for the disk.
 func changes(ops []Op) bool {
 	for i := range ops {

@@ -86,7 +86,7 @@ func (l *listeners) tell(changed Topic) {
 	}
 }
 
-// Word gives the word of a number, address the address of a Mecha's number; "" for 0.
+// Word returns the word of a number, address the address of a Mecha's number; "" for 0.
 func Word(x *Rx, id int64) (string, error) { return x.Words.Lookup(x.C, id, x.FoundWords) }
 func Address(x *Rx, id int64) (relay.Address, error) {
 	return x.Mechas.Lookup(x.C, id, x.FoundMechas)

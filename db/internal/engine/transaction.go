@@ -34,14 +34,14 @@ func (t *Tx) begin(w *Store) {
 // Next tells which position a write of time at gets if it gets the next one.
 func (t *Tx) Next(at time.Time) relay.Position { return max(t.Last+1, relay.PositionAt(at)) }
 
-// Position gives out the next position in the shared order, for a write of time at.
+// Position returns out the next position in the shared order, for a write of time at.
 func (t *Tx) Position(at time.Time) relay.Position {
 	t.Last = t.Next(at)
 	t.aheadOf(t.Last, at)
 	return t.Last
 }
 
-// LocalPosition gives out a position for a local row. It is greater than all positions
+// LocalPosition returns out a position for a local row. It is greater than all positions
 // of the last commit, but not part of the shared order, which stays as it is.
 func (t *Tx) LocalPosition(at time.Time) relay.Position {
 	t.lastLocal = max(t.lastLocal+1, t.Last+1, relay.PositionAt(at))

@@ -10,7 +10,7 @@ import (
 	"relay/db/relay"
 )
 
-// As gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
+// As returns the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
 func (w *Store) As(of relay.MechaNumber) Turns { return Turns{w, of} }
 
 // Turns is a Mecha that reads.
@@ -27,7 +27,7 @@ func (v Turns) Scan(ctx context.Context, f func(*Rx) error) error {
 	return v.w.ReadIn(ctx, v.w.Readers.Scan(v.of), f)
 }
 
-// In gives ReadIn for a turn.
+// In returns ReadIn for a turn.
 func (w *Store) In(t readers.Turn) func(context.Context, func(*Rx) error) error {
 	return func(ctx context.Context, f func(*Rx) error) error { return w.ReadIn(ctx, t, f) }
 }

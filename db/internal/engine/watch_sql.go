@@ -139,7 +139,7 @@ func (h *watch) lookAtLock(committed bool) error {
 	return nil
 }
 
-// lockedSince gives a time since which another process has had the write lock; zero if none
+// lockedSince returns a time since which another process has had the write lock; zero if none
 // has it. If the writer waits for the lock, another process has it. If the writer is idle,
 // lockedSince tries to take the lock.
 func (h *watch) lockedSince() (time.Time, error) {
@@ -244,7 +244,7 @@ func (l *lockState) begin()    { l.v.Store(hasLock) }
 func (l *lockState) end()      { l.v.Store(noLock) }
 func (l *lockState) has() bool { return l.v.Load() == hasLock }
 
-// waits tells whether the writer waits for the lock, and since when.
+// waits reports whether the writer waits for the lock, and since when.
 func (l *lockState) waits() (since time.Time, waits bool) {
 	state := l.v.Load()
 	return time.Unix(0, state), state != noLock && state != hasLock

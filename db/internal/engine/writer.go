@@ -116,7 +116,7 @@ func New(o Options, path string, l *names.Lookups) *Store {
 	return w
 }
 
-// Has gives the writer its rooms, in their order, and its writes. It is called once, before the
+// Has sets the writer's rooms, in their order, and its writes. It is called once, before the
 // writer starts.
 func (w *Store) Has(rooms []Room, t *Table) {
 	w.Table = t
@@ -198,7 +198,7 @@ func (w *Store) Stop() {
 	w.Signal()
 }
 
-// Failed gives the fault after which nothing is written; nil if there was none.
+// Failed returns the fault after which nothing is written; nil if there was none.
 func (w *Store) Failed() error {
 	if p := w.fault.Load(); p != nil {
 		return *p
@@ -325,7 +325,7 @@ func (w *Store) CommitRows() { w.Commit(nil) }
 // MayWrite reports whether rows that can wait may be written.
 func (w *Store) MayWrite() bool { return w.Failed() == nil && !w.Disk.Low.Load() }
 
-// Logged gives a done function for the store's own chores: it logs an error, since no
+// Logged returns a done function for the store's own chores: it logs an error, since no
 // caller waits for it.
 func (w *Store) Logged(fault string) func(error) {
 	return func(err error) {

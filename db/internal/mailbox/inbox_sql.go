@@ -103,7 +103,7 @@ func CountAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int,
 	return int(ahead), err
 }
 
-// Pending gives a query for the positions of a Mecha's pending messages from a position
+// Pending returns a query for the positions of a Mecha's pending messages from a position
 // on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
 // SQLite merges the parts without a sort.
 func Pending(x *engine.Rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {

@@ -67,7 +67,7 @@ func (u *Unindexed) find(index *late.Index[names.Message, relay.Position], from,
 	}
 }
 
-// rows gives the rows of message among which the wanted ones in [from, to) are: what follows
+// rows returns the rows of message among which the wanted ones in [from, to) are: what follows
 // FROM, up to a condition.
 func (u Unindexed) rows(from, to relay.Position) (text string, args []any) {
 	if u.list != "" {

@@ -79,12 +79,12 @@ func (u *Unlister) Start() error {
 	return r.Close()
 }
 
-// Due tells whether rows should be deleted now.
+// Due reports whether rows should be deleted now.
 func (u *Unlister) Due(now time.Duration) bool {
 	return len(u.begun) > 0 || len(u.waiting) >= UnlistAtOnce || len(u.waiting) > 0 && now-u.last >= UnlistAfter
 }
 
-// Left tells whether there are rows to delete.
+// Left reports whether there are rows to delete.
 func (u *Unlister) Left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
 
 // Removed takes messages whose removal has been committed.

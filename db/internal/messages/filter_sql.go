@@ -24,7 +24,7 @@ var inState = map[relay.StateFilter]string{
 	relay.OnlyOverdue: "m.state IN (0, 1) AND m.ack_by <= ? AND (m.expires_at IS NULL OR m.expires_at > ?)",
 }
 
-// failedWords gives the numbers of the words of acknowledgement that say that the work was not done,
+// failedWords returns the numbers of the words of acknowledgement that say that the work was not done,
 // as a list in SQL. They are part of a query's text, since they hardly ever change.
 func failedWords(x *engine.Rx) (string, error) {
 	failed, err := x.Words.Find(x.C, "failed")
@@ -94,7 +94,7 @@ func conditions(x *engine.Rx, q relay.HistoryQuery) (where string, args []any, p
 	return where, append(args, party...), true, nil
 }
 
-// anyMecha gives the number of an address, even if its Mecha was removed; 0 if no Mecha has
+// anyMecha returns the number of an address, even if its Mecha was removed; 0 if no Mecha has
 // had it.
 func anyMecha(x *engine.Rx, a string) (id int64, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {

@@ -23,7 +23,7 @@ const (
 // tests can have many pieces of few messages.
 var PieceRows = 500
 
-// filtered tells whether the query may not want some rows of its range.
+// filtered reports whether the query may not want some rows of its range.
 func filtered(q relay.HistoryQuery) bool {
 	return q.State != relay.AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
 }
@@ -101,7 +101,7 @@ func (h *history) begin(x *engine.Rx) (err error) {
 	return err
 }
 
-// cursorOf gives the cursor of the query, which an empty page returns.
+// cursorOf returns the cursor of the query, which an empty page returns.
 func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	if q.Descending {
 		return q.Before
@@ -109,7 +109,7 @@ func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	return q.After
 }
 
-// conversationFilter gives the number of q.Conversation: 0 if it is not set, NewLabel
+// conversationFilter returns the number of q.Conversation: 0 if it is not set, NewLabel
 // if no message can be in it.
 func conversationFilter(x *engine.Rx, q relay.HistoryQuery) (int64, error) {
 	number, err := ConversationNumber(x, q.Conversation)
@@ -143,7 +143,7 @@ func (h *history) lookThrough(x *engine.Rx) (err error) {
 	}
 	q, p := h.q, &h.page
 	rows := min(PieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
-	h.rest.Limit = rows + 1 // one more tells whether there is more
+	h.rest.Limit = rows + 1 // one more reports whether there is more
 	text, args := h.rest.Query(q)
 	found, more, err := Read(x, rows, text, args)
 	if err != nil {
@@ -299,7 +299,7 @@ type Range struct {
 	Unindexed    mailbox.Unindexed // the messages that the index may lack
 }
 
-// Range gives the range that the times and cursors of a query select.
+// Range returns the range that the times and cursors of a query select.
 func rangeOf(x *engine.Rx, q relay.HistoryQuery) (Range, error) {
 	pr := Range{from: 0, To: math.MaxInt64}
 	if !q.Since.IsZero() {
@@ -332,7 +332,7 @@ func rangeOf(x *engine.Rx, q relay.HistoryQuery) (Range, error) {
 	return pr, nil
 }
 
-// Cursor gives the position of a message id: CursorNotFound if the relay never issued
+// Cursor returns the position of a message id: CursorNotFound if the relay never issued
 // the id; NotCurrent, if this node is behind it for longer than a moment. The message need not
 // exist any more.
 func (m *Messages) Cursor(id relay.MessageID) (relay.Position, error) {

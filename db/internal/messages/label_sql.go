@@ -9,7 +9,7 @@ import (
 // NewLabel is the number of a client's label that nobody has used yet.
 const NewLabel = -1 << 62
 
-// ConversationNumber gives the value of message.conversation for an id: 0 for "", the
+// ConversationNumber returns the value of message.conversation for an id: 0 for "", the
 // position of the founding message for an issued id, minus the number of the word for a
 // label, NewLabel for a label that nobody has used. Error: ConversationNotFound.
 func ConversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
@@ -41,7 +41,7 @@ func ConversationNumber(x *engine.Rx, id relay.ConversationID) (int64, error) {
 		"%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
 }
 
-// Participates tells whether a Mecha has sent or received in a conversation.
+// Participates reports whether a Mecha has sent or received in a conversation.
 func Participates(x *engine.Rx, conversation int64, id relay.MechaNumber) (bool, error) {
 	if conversation > 0 {
 		in := false

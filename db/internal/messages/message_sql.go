@@ -96,7 +96,7 @@ func readNames(x *engine.Rx, r *sqlite.Rows, m *relay.Message) error {
 	return err
 }
 
-// ConversationID gives the id of the conversation of the message at p. number is the
+// ConversationID returns the id of the conversation of the message at p. number is the
 // column message.conversation.
 func ConversationID(x *engine.Rx, number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
@@ -236,7 +236,7 @@ func ErrRecipientOnly(what string) error {
 	return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may %s", what)
 }
 
-// NewestOf gives a query of the positions of the newest messages of a Mecha.
+// NewestOf returns a query of the positions of the newest messages of a Mecha.
 func NewestOf(
 	x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int,
 ) (string, []any, error) {

@@ -90,13 +90,13 @@ func streamRows(x *engine.Rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (r
 	return p, nil
 }
 
-// Latest gives the position of the newest message, 0 if there is none.
+// Latest returns the position of the newest message, 0 if there is none.
 func Latest(x *engine.Rx) (p relay.Position, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
-// Latest gives the position of the newest committed message, 0 if there is none.
+// Latest returns the position of the newest committed message, 0 if there is none.
 func (m *Messages) Latest(ctx context.Context) (relay.Position, error) {
 	return engine.Get(ctx, m.w.In(m.w.Readers.Key()), Latest)
 }

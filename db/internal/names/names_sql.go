@@ -66,8 +66,8 @@ func (n *Cache[T]) Put(id int64, text T) {
 	n.ID.Put(text, id, len(text)+PairOverhead)
 }
 
-// Lookup gives the text of a number, which must exist; "" for 0. A transaction that may be rolled
-// back gives found, which gets the text in the place of the cache, because numbers may then get
+// Lookup returns the text of a number, which must exist; "" for 0. A transaction that may be rolled
+// back returns found, which gets the text in the place of the cache, because numbers may then get
 // another meaning; else found is nil.
 func (n *Cache[T]) Lookup(c *sqlite.Conn, id int64, found map[int64]T) (text T, err error) {
 	if id == 0 {
@@ -106,7 +106,7 @@ func (n *Cache[T]) Publish(found map[int64]T) {
 	clear(found)
 }
 
-// Find gives the number of a text, 0 if it has none. Texts are compared exactly.
+// Find returns the number of a text, 0 if it has none. Texts are compared exactly.
 func (n *Cache[T]) Find(c *sqlite.Conn, text T) (int64, error) {
 	if id, ok := n.ID.Find(text); ok {
 		return id, nil

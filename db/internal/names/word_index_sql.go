@@ -43,7 +43,7 @@ const (
 	wordAfter = "SELECT id FROM word WHERE id > ? AND text = ?"
 )
 
-// FindWord gives the number of a word in the state of the file that c sees; 0 if it has none.
+// FindWord returns the number of a word in the state of the file that c sees; 0 if it has none.
 func (l *Lookups) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 	var after int64
 	hash := l.IDs.WordHash(text)

@@ -39,7 +39,7 @@ func Holder(path string, l Lock) string {
 	return strings.Join(found, ", ")
 }
 
-// holds tells whether a process has a lock through one of its open files. It gives up at
+// holds reports whether a process has a lock through one of its open files. It gives up at
 // the time end.
 func holds(process string, index os.FileInfo, l Lock, end time.Time) bool {
 	names, err := os.ReadDir(process + "/fd")
@@ -90,7 +90,7 @@ func (l Lock) within(fdinfo string) bool {
 	return false
 }
 
-// describe gives a process's id, the beginning of its command line, and whether it is
+// describe returns a process's id, the beginning of its command line, and whether it is
 // stopped.
 func describe(process string) string {
 	line, _ := os.ReadFile(process + "/cmdline")

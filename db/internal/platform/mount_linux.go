@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsMountPoint tells whether the file at path, with its links resolved, is itself the
+// IsMountPoint reports whether the file at path, with its links resolved, is itself the
 // root of a mount, as mount --bind FILE FILE makes it. statx(2) tells that since Linux 5.8.
 // With an older kernel, IsMountPoint reads the list of mounts. If that fails, too, it
 // returns false.
@@ -27,7 +27,7 @@ func IsMountPoint(path string) bool {
 	return err == nil && slices.Contains(mountPoints(string(list)), real)
 }
 
-// mountPoints gives the fifth fields of a list of mounts (proc_pid_mountinfo(5)), in
+// mountPoints returns the fifth fields of a list of mounts (proc_pid_mountinfo(5)), in
 // which the kernel writes four characters in octal.
 func mountPoints(list string) (points []string) {
 	plain := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -23,7 +23,7 @@ func SyncDir(path string) error {
 	return errors.Join(err, d.Close())
 }
 
-// FreeDisk gives how many bytes an ordinary user can still write on the disk of path.
+// FreeDisk returns how many bytes an ordinary user can still write on the disk of path.
 func FreeDisk(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -32,7 +32,7 @@ func FreeDisk(path string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// ReadableByOthers tells whether users other than the owner have any permission on
+// ReadableByOthers reports whether users other than the owner have any permission on
 // the file at path.
 func ReadableByOthers(path string) (bool, error) {
 	info, err := os.Stat(path)
@@ -42,7 +42,7 @@ func ReadableByOthers(path string) (bool, error) {
 	return info.Mode().Perm()&0o077 != 0, nil
 }
 
-// Links gives how many names (hard links) the file at path has.
+// Links returns how many names (hard links) the file at path has.
 func Links(path string) (int, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {
@@ -51,14 +51,14 @@ func Links(path string) (int, error) {
 	return int(s.Nlink), nil
 }
 
-// OnlyOurs tells whether a file or folder belongs to the user of this process, and no other
+// OnlyOurs reports whether a file or folder belongs to the user of this process, and no other
 // user has any permission on it.
 func OnlyOurs(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0
 }
 
-// GiveToOwnerOf gives the file at made to the owner and the group of the file or folder at path,
+// GiveToOwnerOf changes the owner and the group of the file at made to those of the file or folder at path,
 // if this process runs as root and that owner is not root, who could not open it otherwise. If the
 // system does not allow that, the file stays as it is.
 func GiveToOwnerOf(path, made string) {

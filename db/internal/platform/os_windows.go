@@ -9,7 +9,7 @@ import (
 // SyncDir does nothing: Windows has no fsync of directories.
 func SyncDir(string) error { return nil }
 
-// FreeDisk gives how many bytes the user can still write on the disk of path.
+// FreeDisk returns how many bytes the user can still write on the disk of path.
 func FreeDisk(path string) (int64, error) {
 	p, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func FreeDisk(path string) (int64, error) {
 // ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
 
-// Links gives how many names (hard links) the file at path has.
+// Links returns how many names (hard links) the file at path has.
 func Links(path string) (int, error) {
 	f, err := os.Open(path)
 	if err != nil {

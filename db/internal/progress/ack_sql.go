@@ -95,7 +95,7 @@ func (room *Progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 		AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
-// isAgain tells whether an acknowledgement follows a final one, or repeats the latest one. A
+// isAgain reports whether an acknowledgement follows a final one, or repeats the latest one. A
 // worker that only renews its lease repeats the latest one, whose detail it need not know.
 func (p *Progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
 	switch {

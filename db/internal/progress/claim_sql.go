@@ -18,7 +18,7 @@ import (
 // attempt has a row for each message that a worker holds, that was put off, or that has
 // come again. A message without a row is at its first attempt and free.
 
-// ClaimMessages gives a worker up to c.Limit pending messages of its Mecha that nobody
+// ClaimMessages leases to a worker up to c.Limit pending messages of its Mecha that nobody
 // holds and that are not put off, the oldest first, with their payloads. The leases are
 // durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
 // those of every write. Safe for concurrent use.
@@ -169,7 +169,7 @@ func (p *Progress) fresh(
 	return list, min(next, left), nil
 }
 
-// Claimable tells whether a claim would find a message now. It costs less than a claim that
+// Claimable reports whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
 func (p *Progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
 	err = p.w.As(id).Point(ctx, func(x *engine.Rx) error {
@@ -250,7 +250,7 @@ func (room *Progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknow
 
 const earliestReturn = "SELECT min(until) FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL"
 
-// endAttempts gives back up to dueAtOnce messages whose lease has run out, or whose deferral
+// endAttempts releases up to dueAtOnce messages whose lease has run out, or whose deferral
 // is over.
 func (p *Progress) endAttempts(t *engine.Tx, e *relay.EndAttempts) (NextDue, error) {
 	due, next, err := p.dueMessages(t, e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until "+
@@ -292,7 +292,7 @@ func (room *Progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 	return nil
 }
 
-// maxAttempts gives how many attempts a Mecha makes at a message; 0: any number. Its
+// maxAttempts returns how many attempts a Mecha makes at a message; 0: any number. Its
 // profile goes before the server's setting.
 func (p *Progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
 	most = e.MaxAttempts

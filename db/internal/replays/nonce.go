@@ -59,19 +59,19 @@ func NewNonces(limit int64, now time.Time) *Nonces {
 	return n
 }
 
-// seconds gives the whole seconds since the start. It bounds them, because an
+// seconds returns the whole seconds since the start. It bounds them, because an
 // injected clock may say anything.
 func (n *Nonces) seconds(now time.Time) int32 {
 	const most = 1 << 30
 	return int32(min(max(int64(n.Elapsed(now)/time.Second), -most), most))
 }
 
-// running gives the running time of the ring (package ring).
+// running returns the running time of the ring (package ring).
 func (n *Nonces) running(now time.Time) time.Duration {
 	return n.past.Began + max(n.Elapsed(now), 0)
 }
 
-// Earliest gives the earliest timestamp that a request may have. The nonces of earlier
+// Earliest returns the earliest timestamp that a request may have. The nonces of earlier
 // requests may be forgotten, because a start found that the ring lacked some. Earliest
 // counts back from now by the time that has passed since that start, so that nobody has to
 // wait after the clock is set.
@@ -142,7 +142,7 @@ func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 	s.until[h] = nonceExpiry{clock: uint32(max(end, 0)), elapsed: n.seconds(now) + int32(max(end-now.Unix(), 0))}
 }
 
-// wasRestored tells whether a nonce was used before the start and has not expired.
+// wasRestored reports whether a nonce was used before the start and has not expired.
 func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 	set := n.Restored.Load()
 	if set == nil {
@@ -167,7 +167,7 @@ type nonceSet struct {
 	last   uint16   // the greatest of until
 }
 
-// slot gives the slot of a hash, or the free slot where it belongs. The hashes are
+// slot returns the slot of a hash, or the free slot where it belongs. The hashes are
 // as good as random, so they need no further hashing.
 func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 	mask := uint64(len(s.hashes) - 1)

@@ -139,7 +139,7 @@ func (p *Replays) Restore(now time.Time) error {
 	return nil
 }
 
-// nonceWindow gives for how long after the commit the nonce of a write must be refused. The
+// nonceWindow returns for how long after the commit the nonce of a write must be refused. The
 // timestamp of the request may have been ahead of the commit, by the clock skew that was
 // allowed at that time.
 func (p *Replays) nonceWindow() time.Duration { return p.skew + relay.MaxClockSkew }
@@ -300,7 +300,7 @@ func (p *Replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.
 	return h, p.Used.Claim(h, p.w.Opts.Now(), timestamp.Add(p.skew))
 }
 
-// EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).
+// EarliestTimestamp returns the earliest timestamp that a request may have now (PROTOCOL §2).
 // It is the time of the last start that may have lost nonces, or long ago if there was
 // none. Safe for concurrent use.
 func (p *Replays) EarliestTimestamp(now time.Time) time.Time { return p.Used.Earliest(now) }

@@ -88,7 +88,7 @@ func readDoomed(r *sqlite.Rows) doomed {
 	}
 }
 
-// stays tells whether a message must stay for now: its Idempotency-Key still answers for
+// stays reports whether a message must stay for now: its Idempotency-Key still answers for
 // it, it is about to expire, or its sender may not have the latest receipt yet.
 func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 	if m.open && m.expiresAt != 0 && m.expiresAt <= at.UnixMilli() {

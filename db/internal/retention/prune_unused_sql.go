@@ -90,7 +90,7 @@ func (r *Retention) pruneWords(
 	return nil
 }
 
-// endedBefore gives the time, in Unix ms, before which keys must have ended, and Mechas
+// endedBefore returns the time, in Unix ms, before which keys must have ended, and Mechas
 // must have been removed, to go: people look for them for a while.
 func endedBefore(p *relay.PruneUnused) int64 {
 	return min(relay.MilliOf(p.EmptySince), p.At.Add(-ExpiredKeyStays).UnixMilli())

@@ -135,7 +135,7 @@ func (r *Retention) walk(age time.Duration, expired bool) {
 	}
 }
 
-// works tells whether this process removes messages.
+// works reports whether this process removes messages.
 func (r *Retention) works() bool { return r.w.Opts.Serve }
 
 func (r *Retention) Due(time.Time) bool { return r.works() }
@@ -178,7 +178,7 @@ func (r *Retention) proposes(j engine.Job) bool {
 	return r.proposed && r.w.Proposes(j)
 }
 
-// piece gives the next piece of work; nil if there is none. The order matters: rows of
+// piece returns the next piece of work; nil if there is none. The order matters: rows of
 // mailboxes go before more messages do, and the file gets shorter when these have gone.
 func (r *Retention) piece(now time.Time) engine.Job {
 	if r.proposed || r.ending {
@@ -413,7 +413,7 @@ func (r *Retention) Arrived(t *engine.Tx) {
 	}
 }
 
-// behind tells whether a run that should be over is still under way, and not because it
+// behind reports whether a run that should be over is still under way, and not because it
 // has much to catch up with.
 func (r *Retention) behind() bool {
 	if r.running(r.w.Opts.Now()) < r.nextRun {

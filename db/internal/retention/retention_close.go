@@ -30,7 +30,7 @@ func (r *Retention) settle() {
 	close(settled)
 }
 
-// mustAudit tells whether something was removed that the audit log does not say.
+// mustAudit reports whether something was removed that the audit log does not say.
 func (r *Retention) mustAudit() bool {
 	return r.toAudit.Messages > 0 && r.w.Opts.By != (relay.Actor{})
 }

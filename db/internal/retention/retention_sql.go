@@ -30,7 +30,7 @@ func (r *Retention) Start(now time.Time) error {
 	return nil
 }
 
-// oldestOf gives the time of the first message of a pass; zero if there is none.
+// oldestOf returns the time of the first message of a pass; zero if there is none.
 func (r *Retention) oldestOf(p *pass) (oldest time.Time, err error) {
 	query, at := "SELECT min(position) FROM message", func(n int64) time.Time { return relay.Position(n).Time() }
 	if p.expired {

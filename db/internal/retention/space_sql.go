@@ -25,7 +25,7 @@ const (
 	mostPages  = 512
 )
 
-// spacePiece gives a piece of the work of giving space back; nil if there is none. asked is what
+// spacePiece returns a piece of the work of giving space back; nil if there is none. asked is what
 // a command waits for; nil: none does.
 func (r *Retention) spacePiece(asked *asked) engine.Job {
 	s := &r.space

@@ -20,7 +20,7 @@ const (
 	noteClock    = 10 * time.Minute // how often the file gets the time
 )
 
-// trust tells whether the clock can be believed. Its fields are times of the clock, and
+// trust reports whether the clock can be believed. Its fields are times of the clock, and
 // durations in the running time, which setting the clock does not change.
 type trust struct {
 	log     *slog.Logger
@@ -39,7 +39,7 @@ func (t *trust) start(sure time.Time, running time.Duration) {
 	t.sure, t.at, t.allowed = sure, running, jumpStopped
 }
 
-// believes tells whether the clock, which shows now, can be believed.
+// believes reports whether the clock, which shows now, can be believed.
 func (t *trust) believes(now time.Time, running time.Duration) bool {
 	ahead := time.Duration(0)
 	if !t.sure.IsZero() {

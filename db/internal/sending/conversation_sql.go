@@ -69,7 +69,7 @@ func (s *Sending) leaveConversation(t *engine.Tx, conversation int64) error {
 	return t.C.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.Now.UnixMilli())
 }
 
-// hasMessages tells whether a conversation has messages besides its founding one.
+// hasMessages reports whether a conversation has messages besides its founding one.
 func (s *Sending) hasMessages(t *engine.Tx, conversation int64) (bool, error) {
 	indexed, err := t.C.Row(nil, "SELECT 1 FROM joined WHERE conversation = ? LIMIT 1", conversation)
 	if indexed || err != nil {

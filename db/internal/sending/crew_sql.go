@@ -23,7 +23,7 @@ type addressee struct {
 	address relay.Address
 }
 
-// addressees gives the Mechas to which a message goes, in an array that the next message
+// addressees returns the Mechas to which a message goes, in an array that the next message
 // uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
 // PayloadTooLarge.
 func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {

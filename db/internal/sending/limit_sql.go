@@ -63,7 +63,7 @@ func (s *Sending) conversationLimit(
 	return l, err
 }
 
-// mostOf gives how many messages the conversation may hold, as far as a message goes; 0: any
+// mostOf returns how many messages the conversation may hold, as far as a message goes; 0: any
 // number.
 func (l conversationLimit) mostOf(m *relay.SendMessage) int64 {
 	if !l.counts {
@@ -72,13 +72,13 @@ func (l conversationLimit) mostOf(m *relay.SendMessage) int64 {
 	return cmp.Or(l.most, int64(m.ConversationLimit))
 }
 
-// isFull tells whether the conversation has no room for any message.
+// isFull reports whether the conversation has no room for any message.
 func (l conversationLimit) isFull(m *relay.SendMessage) bool {
 	most := l.mostOf(m)
 	return most != 0 && l.held >= most
 }
 
-// hasBegun tells whether a conversation has or had a message.
+// hasBegun reports whether a conversation has or had a message.
 func (s *Sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
 	if conversation == 0 || conversation == messages.NewLabel {
 		return false, nil

@@ -155,7 +155,7 @@ type once struct {
 }
 
 // checkRoom refuses a message if, by its verdicts, the disk or a mailbox has no room. Else
-// it gives the number of messages that are pending for the last of the recipients.
+// it returns the number of messages that are pending for the last of the recipients.
 func (s *Sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
 	if m.DiskFull {
 		return 0, engine.ErrDiskFull()
@@ -261,7 +261,7 @@ func (s *Sending) record(
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
 
-// conversation gives the number of the conversation that the sender named, or of that of
+// conversation returns the number of the conversation that the sender named, or of that of
 // the message that it answers; 0 for a new one. Errors: ConversationNotFound,
 // NotAParticipant, InvalidRequest.
 func (s *Sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
@@ -308,7 +308,7 @@ func (s *Sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 	return a, nil
 }
 
-// namedConversation gives the number of the conversation that the sender named; 0 for none.
+// namedConversation returns the number of the conversation that the sender named; 0 for none.
 func (s *Sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	if !m.Conversation.Issued() && s.dictionary.IsRemoved(t, string(m.Conversation)) {
 		return messages.NewLabel, nil

@@ -302,25 +302,25 @@ func (r *Rows) Close() error {
 	return r.err
 }
 
-// Int gives a column as an integer; 0 if it is NULL or of another type.
+// Int returns a column as an integer; 0 if it is NULL or of another type.
 func (r *Rows) Int(i int) int64 { n, _ := r.dest[i].(int64); return n }
 
-// Value gives a column in its type: int64, float64, string, []byte or nil. A
+// Value returns a column in its type: int64, float64, string, []byte or nil. A
 // []byte is valid until Next or Close.
 func (r *Rows) Value(i int) any { return r.dest[i] }
 
-// Null tells whether a column is NULL.
+// Null reports whether a column is NULL.
 func (r *Rows) Null(i int) bool { return r.dest[i] == nil }
 
-// Text gives a column as text; "" if it is NULL or of another type.
+// Text returns a column as text; "" if it is NULL or of another type.
 func (r *Rows) Text(i int) string { s, _ := r.dest[i].(string); return s }
 
-// Blob gives a column as bytes, valid until Next or Close; nil if it is NULL or of
+// Blob returns a column as bytes, valid until Next or Close; nil if it is NULL or of
 // another type.
 func (r *Rows) Blob(i int) []byte { b, _ := r.dest[i].([]byte); return b }
 
 // Row runs a query of at most one row and calls scan with it; scan may be nil. ok
-// tells whether there was a row.
+// reports whether there was a row.
 func (c *Conn) Row(scan func(*Rows), query string, args ...any) (ok bool, err error) {
 	r := c.Query(query, args...)
 	if r.Next() {

@@ -7,7 +7,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Code gives SQLite's extended result code (https://sqlite.org/rescode.html) of
+// Code returns SQLite's extended result code (https://sqlite.org/rescode.html) of
 // err, or 0 if err is not one of SQLite's.
 func Code(err error) int {
 	var e *sqlite.Error
@@ -21,7 +21,7 @@ func Code(err error) int {
 // finds the file sound. IsFatal counts it.
 var ErrDamaged = errors.New("the database is damaged (relay check tells more)")
 
-// IsFatal tells whether the process must stop after err. Either the content of the
+// IsFatal reports whether the process must stop after err. Either the content of the
 // disk is unknown: after a failed fsync, a second one reports success without
 // writing the lost pages. Or the disk takes no writes, because the file system has
 // become read-only. Or the file is damaged.
@@ -38,20 +38,20 @@ func IsFatal(err error) bool {
 	return code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
 }
 
-// IsNotDatabase tells whether err says that the file is not an SQLite database.
+// IsNotDatabase reports whether err says that the file is not an SQLite database.
 func IsNotDatabase(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_NOTADB }
 
-// IsCorrupt tells whether err says that SQLite found the file damaged.
+// IsCorrupt reports whether err says that SQLite found the file damaged.
 func IsCorrupt(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_CORRUPT }
 
-// WantsLog tells whether err says that the file needs a log that SQLite cannot
+// WantsLog reports whether err says that the file needs a log that SQLite cannot
 // make, because the folder cannot be written.
 func WantsLog(err error) bool {
 	code := Code(err) & 0xff
 	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
-// IsDiskFull tells whether err says that nothing was written for want of room: the disk is
+// IsDiskFull reports whether err says that nothing was written for want of room: the disk is
 // full, a quota is used up, the file may not grow (countNoRoom), or the index of the log
 // cannot grow, for which SQLite has a code of its own.
 func IsDiskFull(err error) bool {
@@ -59,14 +59,14 @@ func IsDiskFull(err error) bool {
 	return code&0xff == sqlite3.SQLITE_FULL || code == sqlite3.SQLITE_IOERR_SHMSIZE
 }
 
-// IsReadOnly tells whether err says that SQLite could only open the file for reading.
+// IsReadOnly reports whether err says that SQLite could only open the file for reading.
 func IsReadOnly(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_READONLY }
 
-// IsBusy tells whether err says that another process kept the file locked for
+// IsBusy reports whether err says that another process kept the file locked for
 // longer than a connection waits (10 s).
 func IsBusy(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_BUSY }
 
-// IsOfMachine tells whether err lies with this machine: its disk, its memory,
+// IsOfMachine reports whether err lies with this machine: its disk, its memory,
 // another process. Every other error depends on the statement and the data alone:
 // a copy of the store with the same data gets the same error.
 func IsOfMachine(err error) bool {
@@ -79,7 +79,7 @@ func IsOfMachine(err error) bool {
 	return IsFatal(err)
 }
 
-// OrNull gives v as an argument of Exec or Query: NULL for the zero value.
+// OrNull returns v as an argument of Exec or Query: NULL for the zero value.
 func OrNull[T int64 | string](v T) any {
 	var zero T
 	if v == zero {

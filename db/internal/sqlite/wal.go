@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// LogSize gives the bytes of the log of the database at path; 0 if there is none.
+// LogSize returns the bytes of the log of the database at path; 0 if there is none.
 func LogSize(path string) int64 {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

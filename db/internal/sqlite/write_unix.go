@@ -55,8 +55,8 @@ func writeOrNoRoom(t *libc.TLS, fd int32, from uintptr, size sqlite3.Tsize_t, at
 	return n
 }
 
-// valueAt gives the value at an address of SQLite's memory.
+// valueAt returns the value at an address of SQLite's memory.
 func valueAt[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
-// function gives the Go function behind a C function pointer of modernc's SQLite.
+// function returns the Go function behind a C function pointer of modernc's SQLite.
 func function[F any](pointer uintptr) F { return *(*F)(unsafe.Pointer(&struct{ uintptr }{pointer})) }

@@ -11,7 +11,7 @@ import (
 	"relay/db/relay"
 )
 
-// Latest gives the position of the last event; 0 if there is none. Events goes on from
+// Latest returns the position of the last event; 0 if there is none. Events goes on from
 // there.
 func (i Inspector) Latest() (relay.Position, error) {
 	return look.See(i, func(x *engine.Rx) (relay.Position, error) {

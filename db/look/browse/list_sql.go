@@ -97,7 +97,7 @@ func keepStatus(p *relay.Page, status string) {
 
 const textBytes = 4 << 20 // bytes of payloads that are read in one view; a single payload may have more
 
-// withText gives the messages of a list whose payload has the text.
+// withText returns the messages of a list whose payload has the text.
 func (i Inspector) withText(
 	ctx context.Context, list []*relay.Message, text string,
 ) (found []*relay.Message, err error) {

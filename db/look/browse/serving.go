@@ -8,7 +8,7 @@ import (
 	"relay/db/lock"
 )
 
-// Serving tells whether a process serves a file.
+// Serving reports whether a process serves a file.
 type Serving int8
 
 // What is known.
@@ -18,7 +18,7 @@ const (
 	NotServed
 )
 
-// Server tells whether a process serves the file, by the lock that it would have.
+// Server reports whether a process serves the file, by the lock that it would have.
 func (i Inspector) Server() Serving {
 	real, err := filepath.EvalSymlinks(i.Path())
 	if err != nil {

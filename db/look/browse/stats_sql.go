@@ -182,7 +182,7 @@ func (s *statsCount) busyOf(mecha int64) *Busy {
 	return b
 }
 
-// nameBusy gives the Mechas that were counted their addresses. It does so in the view that counted
+// nameBusy fills in the addresses of the Mechas that were counted. It does so in the view that counted
 // them: the row of a removed one may go later, with its last message.
 func (s *statsCount) nameBusy(x *engine.Rx) (err error) {
 	for _, id := range s.unnamed {

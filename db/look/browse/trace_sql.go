@@ -55,7 +55,7 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
 	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
 
-// SawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
+// SawSend returns when a Mecha was there for the last time: when its key was used, or when it sent its
 // newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
 // later. A message that an operator sent for it from a console is no sign of it.
 func SawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
@@ -69,7 +69,7 @@ func SawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, er
 	return used, err
 }
 
-// sawRecipient gives the latest time at which the trace itself shows the recipient. The file has
+// sawRecipient returns the latest time at which the trace itself shows the recipient. The file has
 // the time of its last request only to about a minute.
 func sawRecipient(t *look.Trace) (at time.Time) {
 	for _, s := range t.Steps {

@@ -103,7 +103,7 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	return a, nil
 }
 
-// Back gives the position after which there are up to most messages, and up to most receipts,
+// Back returns the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
 func (i Inspector) Back(since time.Time, most int) (relay.Position, error) {
 	return look.See(i, func(x *engine.Rx) (relay.Position, error) {

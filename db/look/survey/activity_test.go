@@ -92,5 +92,5 @@ func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 	}
 }
 
-// near tells whether two times differ by no more than what positions round.
+// near reports whether two times differ by no more than what positions round.
 func near(a, b time.Duration) bool { return math.Abs(float64(a-b)) <= float64(10*time.Millisecond) }

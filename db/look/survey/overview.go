@@ -20,7 +20,7 @@ type Overview struct {
 	Boxes   []Box // of the Mechas for which messages wait
 	Pending int   // messages, in all boxes
 	More    bool  // a box has More: Pending is the least that there can be
-	// Serving tells whether a server has the file open, and DiskFree how many bytes are left on
+	// Serving reports whether a server has the file open, and DiskFree how many bytes are left on
 	// its disk to an ordinary user; -1: the file system does not tell.
 	Serving  browse.Serving
 	DiskFree int64
