@@ -27,7 +27,7 @@ var house = []row{
 	{"cmd/internal/show", "db/relay", "net database github.com golang.org modernc.org"},
 	{"cmd/internal/system", "db db/file db/relay", "net database github.com modernc.org"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
-	{"http/apitest", "", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone
+	{"http/apitest", "db/scratch", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone
 	{"http", "http/docs db db/cache db/look db/measure db/relay db/turn", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -22,10 +21,9 @@ import (
 
 	"relay/cmd"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http/docs"
 )
-
-var long = flag.Bool("long", false, "the long form of the tests: the program is built as README.md says")
 
 // TestMain lets this test binary be relay itself, so that nothing need be built.
 func TestMain(m *testing.M) {
@@ -257,7 +255,7 @@ func TestSigningPrograms(t *testing.T) {
 
 // The three lines of Install make a program that runs from PATH.
 func TestREADMEInstall(t *testing.T) {
-	if !*long {
+	if !scratch.Long(t) {
 		t.Skip("links the program; -long does")
 	}
 	need(t, "sh", "go")

@@ -45,7 +45,7 @@ func restartDoor(t testing.TB, d *door, s *server, as agent) *server {
 func TestA2ASurvivesKills(t *testing.T) {
 	t.Parallel()
 	const clients, kills = 8, 6
-	tasks := rounds(16, 536) // 200 in the long form
+	tasks := rounds(t, 16, 536) // 200 in the long form
 	s, d, keys := newDoorWith(t, startProcess)
 	answering(t, s, keys[1], echo)
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -79,7 +80,7 @@ func TestManyAsk(t *testing.T) {
 	p := newPair(t)
 	p.listen("--exec", "cat", "--reply", "--jobs", "8", "--max-replies", "0")
 	many := 6
-	if *long {
+	if scratch.Long(t) {
 		many = 100
 	}
 	var asking sync.WaitGroup

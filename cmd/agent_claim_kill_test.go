@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // Several workers, each a process of its own, share the messages of one address, with short
@@ -27,12 +29,12 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh", "sleep")
 	t.Parallel()
-	messages, kills := rounds(100, 5000), rounds(2, 10)
+	messages, kills := rounds(t, 100, 5000), rounds(t, 2, 10)
 	if os.Getenv("RELAY_TEST_CLAIMS") != "" {
 		messages, kills = 20_000, 30
 	}
 	c := newClaims(t, messages)
-	for range rounds(3, 8) {
+	for range rounds(t, 3, 8) {
 		c.start()
 	}
 	var sending sync.WaitGroup
@@ -47,7 +49,7 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 		case i == 1 || n < len(c.workers)+3:
 			c.restartRelay(0)
 		default: // for longer than a lease
-			c.restartRelay(time.Duration(leaseSeconds()+2) * time.Second)
+			c.restartRelay(time.Duration(leaseSeconds(t)+2) * time.Second)
 		}
 	}
 	sending.Wait()
@@ -87,8 +89,8 @@ type claimant struct {
 
 // leaseSeconds is longer than a busy machine stands still. After a lease, the ack of the worker that
 // had it still counts if it was on its way, which compare does not expect.
-func leaseSeconds() int {
-	if *long {
+func leaseSeconds(t testing.TB) int {
+	if scratch.Long(t) {
 		return 15
 	}
 	return 8
@@ -118,8 +120,8 @@ func (c *claims) start() {
 // longer than a lease.
 func (c *claims) launch(w *claimant) {
 	w.lives++
-	command := `read -r p; echo "begin $W $RELAY_MESSAGE_ID" >> '` + c.log + `'; case $p in *slow*) sleep ` + fmt.Sprint(leaseSeconds()+2) + `;; *short*) sleep 0.1;; esac; echo "end $W $RELAY_MESSAGE_ID" >> '` + c.log + `'`
-	w.run = launch(c.t, exec.Command(binary, "listen", "--claim", "--jobs", "4", "--lease", fmt.Sprint(leaseSeconds(), "s"), "--worker", w.name(), "--exec", command),
+	command := `read -r p; echo "begin $W $RELAY_MESSAGE_ID" >> '` + c.log + `'; case $p in *slow*) sleep ` + fmt.Sprint(leaseSeconds(c.t)+2) + `;; *short*) sleep 0.1;; esac; echo "end $W $RELAY_MESSAGE_ID" >> '` + c.log + `'`
+	w.run = launch(c.t, exec.Command(binary, "listen", "--claim", "--jobs", "4", "--lease", fmt.Sprint(leaseSeconds(c.t), "s"), "--worker", w.name(), "--exec", command),
 		[]string{"RELAY_URL=" + c.front.url, "RELAY_KEY=" + c.bob.Key, "W=" + w.name()})
 }
 

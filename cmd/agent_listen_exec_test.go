@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // until makes a shell command that waits for a condition, for a limited time:
@@ -318,7 +320,7 @@ func TestClientCommandsRepeatNoSecret(t *testing.T) {
 		for j, url := range []string{p.url, "http://127.0.0.1:1", "http://[::1", key, "http://me:hunter2@127.0.0.1:1", "http://me:hunter2@[::1"} {
 			for k, command := range []string{"send bob^talk {} --retry 0s", "send bob^talk {} --retry 0s --wait-ack 1ms", "listen --timeout 1s", "inbox", "ack msg_x", "deliver msg_x", "whoami",
 				"listen --exec true --state none"} {
-				if !*long && (i+j+k)%4 != 0 {
+				if !scratch.Long(t) && (i+j+k)%4 != 0 {
 					continue // each command meets each key, and each address
 				}
 				if strings.HasPrefix(command, "listen") && (strings.HasSuffix(url, "127.0.0.1:1") || key == secret.Key) {

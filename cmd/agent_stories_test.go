@@ -63,7 +63,7 @@ func TestStories(t *testing.T) {
 			if name != "packages" {
 				return false, fmt.Errorf("there is no condition %s", name)
 			}
-			return whyNoPackages() == "", nil
+			return whyNoPackages(t) == "", nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": (*story)(nil).serve, "end": (*story)(nil).end, "issue": (*story)(nil).issue,

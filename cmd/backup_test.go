@@ -321,7 +321,7 @@ func TestAKilledBackupOrRestoreLeavesNothing(t *testing.T) {
 		}
 	}
 	left := 0
-	for n := range rounds(1, 15) {
+	for n := range rounds(t, 1, 15) {
 		kill(copies, "backup", filepath.Join(copies, fmt.Sprintf("day-%d.db", n)), "--db", db)
 		left += len(partials(t, copies))
 		kill(filepath.Dir(target), "restore", db, "--db", target)

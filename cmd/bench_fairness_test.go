@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"relay/cmd/bench"
+	"relay/db/scratch"
 )
 
 type fairness struct{ Fairness []bench.Fair }
@@ -32,7 +33,7 @@ func underAttack(t *testing.T, attack, duration string) []bench.Fair {
 // that fails here failed because of its neighbour. relay bench measures how long the
 // answers take.
 func TestFairToANeighbourOfEveryAttacker(t *testing.T) {
-	if !*long {
+	if !scratch.Long(t) {
 		t.Skip("one attack runs in TestFairnessIsMeasured; -long runs all")
 	}
 	duration := "1s"

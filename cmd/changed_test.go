@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // A change of the source of one file, for a program that is built for a test.
@@ -45,7 +47,7 @@ func buildChanged(t *testing.T, changes []change, args ...string) string {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-tags", testTags, "-overlay", overlay, "-o", program}, args...), "..")...)
-	if *long {
+	if scratch.Long(t) {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
 	if out, err := build.CombinedOutput(); err != nil {

@@ -26,7 +26,7 @@ func TestTheGoClientsOutliveTheRelay(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	p := newPairWithProcess(t, "--rate-limit", "0")
 	f := newFront(t, p.server)
-	program, n, kills := example(t), questions(), rounds(1, 8)
+	program, n, kills := example(t), questions(t), rounds(t, 1, 8)
 	worker := launch(t, exec.Command(program, "worker"), p.bobEnv(f.url))
 	asker := launch(t, exec.Command(program, "asker", fmt.Sprint(n)), append(p.aliceEnv(f.url), "RELAY_TO=bob^talk"))
 	for i := range kills {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // An answer is sent once, however often a worker gets the question. Another answer is sent, too:
@@ -61,7 +63,7 @@ func TestJavaScriptLeavesAnswersToWhoHasAsked(t *testing.T) {
 	s, p := mustScript(t), newPair(t)
 	var listeners []*server
 	kinds := []string{`live: "socket"`}
-	if *long {
+	if scratch.Long(t) {
 		kinds = append(kinds, "claim: true", `live: "poll"`)
 	}
 	for _, options := range kinds {

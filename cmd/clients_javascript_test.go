@@ -177,7 +177,7 @@ func TestJavaScriptAsksAndAnswersThroughRestarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tool(t, c.asker[0], c.worker[0])
-			talkThroughRestarts(t, questions(), c.asker, c.worker)
+			talkThroughRestarts(t, questions(t), c.asker, c.worker)
 		})
 	}
 }
@@ -187,7 +187,7 @@ func talkThroughRestarts(t *testing.T, n int, askerArgs, workerArgs []string) {
 	f := newFront(t, p.server)
 	worker := launch(t, exec.Command(workerArgs[0], append(workerArgs[1:len(workerArgs):len(workerArgs)], "worker")...), p.bobEnv(f.url))
 	asker := launch(t, exec.Command(askerArgs[0], append(askerArgs[1:len(askerArgs):len(askerArgs)], "asker", strconv.Itoa(n))...), append(p.aliceEnv(f.url), "RELAY_TO=bob^talk"))
-	kills := rounds(1, 4)
+	kills := rounds(t, 1, 4)
 	for part := range kills {
 		so := n * (part + 1) / (kills + 1)
 		eventually(t, patience, fmt.Sprintf("%d answers are there", so), func() bool { return strings.Count(asker.stdout.String(), "\n") >= so })

@@ -32,7 +32,7 @@ func TestClientsOfAllLanguagesTalk(t *testing.T) {
 	notQuick(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n, kills := max(questions(), rounds(24, 2000)), rounds(1, 7)
+	n, kills := max(questions(t), rounds(t, 24, 2000)), rounds(t, 1, 7)
 	scripts, db, flags := mustScript(t), tempDB(t), []string{"--rate-limit", "0", "--max-sockets-per-mecha", "64", "--require-message-signature"}
 	keys := issue(t, db, "go^talk", "python^talk", "javascript^talk")
 	relay := startProcess(t, db, flags...)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 func TestClientsOfOtherLanguagesArePrinted(t *testing.T) {
@@ -72,7 +74,7 @@ func (p python) command(program string, args ...string) *exec.Cmd {
 		}
 	}
 	flags := []string{"-B", "-W", "error"}
-	if *long {
+	if scratch.Long(p.t) {
 		flags = append(flags, "-X", "dev") // asyncio then looks at itself, which takes half of the time
 	}
 	return exec.Command(p.interpreter, append(append(flags, file), args...)...)
@@ -86,11 +88,11 @@ var pythonComplains = regexp.MustCompile(`Warning|Exception ignored|never awaite
 
 // pythons are the interpreters that the client must run with, as far as they are there: the usual one and
 // the oldest; in the long form the newest, too, and with RELAY_TEST_FULL all between them.
-func pythons() []string {
+func pythons(t testing.TB) []string {
 	found, versions := []string{python3()}, []string{"3.9", "3.14", "3.13", "3.12", "3.10"}
 	home, _ := os.UserHomeDir()
 	switch {
-	case !*long:
+	case !scratch.Long(t):
 		versions = versions[:1]
 	case !full():
 		versions = versions[:2]
@@ -126,7 +128,7 @@ for kind in (relay_client.SyncRelay, relay_client.SyncMessage, relay_client.Sync
         if name[0] != "_":
             assert list(inspect.signature(f).parameters) == list(inspect.signature(twin).parameters), name
 `
-	for _, interpreter := range pythons() {
+	for _, interpreter := range pythons(t) {
 		c := exec.Command(interpreter, "-B", "-W", "error", "-c", program, "relay_client.py", "example.py")
 		c.Dir = p.dir
 		if r := finish(t, c, nil, "").wantCode(t, 0); r.err != "" {
@@ -138,9 +140,9 @@ for kind in (relay_client.SyncRelay, relay_client.SyncMessage, relay_client.Sync
 func TestThePythonClient(t *testing.T) {
 	notShort(t)
 	t.Parallel()
-	interpreters := pythons()
+	interpreters := pythons(t)
 	parts := [][]string{{"Signing", "Calls"}, {"Listening"}, {"Asynchronous"}}
-	if *long {
+	if scratch.Long(t) {
 		parts = append(parts, []string{"EveryLoop"}, []string{"Patient", "LongBodies", "Stalled"})
 	} else {
 		interpreters = interpreters[:1]
@@ -172,7 +174,7 @@ func checkPythonClient(t *testing.T, interpreter string, classes []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := p.env(s.url, keys[0], "KEYS="+string(text), "VECTOR="+signingVector(t), fmt.Sprint("MOMENTS=", rounds(2, 60)))
+	env := p.env(s.url, keys[0], "KEYS="+string(text), "VECTOR="+signingVector(t), fmt.Sprint("MOMENTS=", rounds(t, 2, 60)))
 	r := finish(t, p.command("check_client.py", classes...), env, "").wantCode(t, 0)
 	if m := pythonComplains.FindString(r.err); m != "" || !strings.Contains(r.err, "\nOK") {
 		t.Errorf("%s, %s in:\n%s", interpreter, m, r.err)
@@ -298,7 +300,7 @@ func TestThePythonExampleOutlivesKills(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n, kills := questions(), rounds(1, 10)
+	n, kills := questions(t), rounds(t, 1, 10)
 	p, db := newPython(t), tempDB(t)
 	keys := issue(t, db, "alice^py", "bob^py")
 	alice, bob := keys[0], keys[1]
@@ -414,7 +416,7 @@ async def main():
 
 asyncio.run(main())
 `
-	for _, interpreter := range pythons() {
+	for _, interpreter := range pythons(t) {
 		c := exec.Command(interpreter, "-B", "-W", "error", "-c", program)
 		c.Dir = p.dir
 		if r := finish(t, c, nil, "").wantCode(t, 0); r.err != "" {

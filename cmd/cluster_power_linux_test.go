@@ -26,7 +26,7 @@ func TestClusterThePowerGoes(t *testing.T) {
 	notQuick(t)
 	tool(t, "strace")
 	run := recordCluster(t, "")
-	states, lost := run.cut(t, rounds(0, 60), false)
+	states, lost := run.cut(t, rounds(t, 0, 60), false)
 	t.Logf("%d messages, %d steps, %d states rebuilt: %d are not as they must be", len(run.order), len(run.steps), states, lost)
 }
 
@@ -55,7 +55,7 @@ func TestClusterThePowerOfOneMachineGoes(t *testing.T) {
 	l := c.load(c.nodes[0].issue(trioAddresses(4)...))
 	l.calm(50)
 	r := rand.New(rand.NewPCG(2, 3))
-	for i := range rounds(0, 60) {
+	for i := range rounds(t, 0, 60) {
 		n := c.follower()
 		if i%2 == 0 {
 			n = c.leader()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // takeImage copies the folder of a stopped machine, as a snapshot of its disk does.
@@ -84,7 +86,7 @@ func TestClusterRefusesADiskThatWasPutBack(t *testing.T) {
 	n.launch()
 	n.ready()
 	kills := 1
-	if *long {
+	if scratch.Long(t) {
 		kills = 20
 	}
 	for range kills {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // picture is the file that TestClusterSecondBySecond draws.
@@ -28,7 +30,7 @@ func (n *clusterNode) others() (all []*clusterNode) {
 // What clients see of a cluster, second by second, while a follower is killed and comes back, and
 // then the leader.
 func TestClusterSecondBySecond(t *testing.T) {
-	if !*long {
+	if !scratch.Long(t) {
 		t.Skip("it takes a minute and draws a picture: -long, and -picture FILE")
 	}
 	c := newTrio(t)

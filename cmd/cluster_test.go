@@ -349,14 +349,14 @@ func TestClusterKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	note := func(what string, s time.Duration) {
 		silences[what] = append(silences[what], fmt.Sprintf("%.2f", s.Seconds()))
 	}
-	for i := range map[bool]int{false: 1, true: 10}[*long] {
+	for i := range map[bool]int{false: 1, true: 10}[scratch.Long(t)] {
 		for what, victim := range map[string]func() *clusterNode{"follower": c.follower, "leader": c.leader} {
 			n := victim()
 			n.kill()
 			note("kill of a "+what, l.calm(200))
 			c.start()
 			l.calm(100)
-			if *long && i%3 == 1 {
+			if scratch.Long(t) && i%3 == 1 {
 				n := victim()
 				n.signal(syscall.SIGSTOP)
 				time.Sleep(12 * time.Second) // the pause itself

@@ -89,7 +89,7 @@ func TestAKilledCompactLeavesNothing(t *testing.T) {
 	notOnWindows(t, "a lock outlives its process for a while")
 	db, temp := tempDB(t), t.TempDir()
 	large(t, db)
-	for range rounds(1, 10) {
+	for range rounds(t, 1, 10) {
 		killCompact(t, db, temp)
 		wantFiles(t, temp)
 		wantWhole(t, db)

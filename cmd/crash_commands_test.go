@@ -19,7 +19,7 @@ func TestCommandsBesideAServerThatIsKilled(t *testing.T) {
 	a := issue(t, db, "a^kill")[0]
 	var mu sync.Mutex
 	said := map[string]bool{}
-	for round := range rounds(2, 20) {
+	for round := range rounds(t, 2, 20) {
 		s := startProcess(t, db)
 		var commands sync.WaitGroup
 		begun := make(chan struct{}, 100)

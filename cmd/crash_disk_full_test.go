@@ -86,13 +86,13 @@ func TestCrashBelowTheFloorOfFreeDiskOnlySendsAreRefused(t *testing.T) {
 func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
-	for range rounds(1, 4) { // each with a new file: the comparison of a long history takes long
-		fillsInTheMiddleOfWrites(t, rounds(1, 10))
+	for range rounds(t, 1, 4) { // each with a new file: the comparison of a long history takes long
+		fillsInTheMiddleOfWrites(t, rounds(t, 1, 10))
 	}
 }
 
 func fillsInTheMiddleOfWrites(t *testing.T, n int) {
-	dir := mountTmpfs(t, rounds(40, 128))
+	dir := mountTmpfs(t, rounds(t, 40, 128))
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
 	began := time.Now()

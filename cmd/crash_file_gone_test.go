@@ -42,7 +42,7 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range rounds(1, 10) {
+			for range rounds(t, 1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^gone", "b^gone", "c^gone")
 				s := startProcess(t, db, "--rate-limit", "0")

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // inject makes system calls of a running server fail on some of its files, from
@@ -74,7 +76,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 		{"fsync", "EIO", "-wal"}, // the commit's fsync
 		{"fsync", "EIO", ""},     // a checkpoint's
 	}
-	if *long {
+	if scratch.Long(t) {
 		failures = append(failures,
 			failure{"pwrite64", "EROFS", "-wal"}, // the file system has become read-only
 			failure{"fsync", "ENOSPC", "-wal"},   // a write finds that there is no space; when an fsync does, data is lost
@@ -83,7 +85,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 	for _, c := range failures {
 		t.Run(fmt.Sprintf("%s of relay.db%s: %s", c.call, c.file, c.errno), func(t *testing.T) {
 			t.Parallel()
-			for range rounds(1, 10) {
+			for range rounds(t, 1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^inject", "b^inject", "c^inject", "d^inject")
 				s := startProcess(t, db, "--rate-limit", "0")
@@ -110,13 +112,13 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 	t.Parallel()
 	type file struct{ suffix, errno string }
 	files := []file{{"-wal", "ENOSPC"}, {"", "EDQUOT"}}
-	if *long {
+	if scratch.Long(t) {
 		files = append(files, file{"-shm", "ENOSPC"}, file{"-wal", "EDQUOT"}, file{"-wal", "EFBIG"}, file{"", "ENOSPC"})
 	}
 	for _, c := range files {
 		t.Run("relay.db"+c.suffix+": "+c.errno, func(t *testing.T) {
 			t.Parallel()
-			for range rounds(1, 4) {
+			for range rounds(t, 1, 4) {
 				fullForACall(t, c.suffix, c.errno)
 			}
 		})

@@ -23,7 +23,7 @@ func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 	r.heard = []string{s.send(listener, "a^pause", `{}`).MessageID} // a place to start from
 	total := 0
 	hear := make(chan struct{})
-	n := rounds(1, 20)
+	n := rounds(t, 1, 20)
 	const each = 25
 	go func() {
 		defer close(hear)

@@ -18,6 +18,7 @@ import (
 	"relay/db/file"
 	"relay/db/look"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // The power goes. A real run is recorded: its writes to its files and its answers to
@@ -32,7 +33,7 @@ func TestCrashThePowerGoes(t *testing.T) {
 	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
-	n := rounds(20, 700)
+	n := rounds(t, 20, 700)
 	run := recordRun(t, binary)
 	states, lost := run.cut(t, n, false)
 	t.Logf("%d messages, %d file operations, %d states rebuilt: %d lost an acknowledged message", len(run.order), len(run.ops), states, lost)
@@ -50,7 +51,7 @@ func TestCrashThePowerGoes(t *testing.T) {
 // its log before a checkpoint only, loses what it has acknowledged.
 func TestCrashThePowerGoesWithNORMALItLoses(t *testing.T) {
 	tool(t, "strace")
-	if !*long {
+	if !scratch.Long(t) {
 		t.Skip("a control of the test before, for -long: it builds a relay")
 	}
 	run := recordRun(t, buildChanged(t, []change{{"../db/internal/sqlite/conn.go", `const synchronous = "FULL"`, `const synchronous = "NORMAL"`}}))
@@ -125,7 +126,7 @@ func powerLoad(s *server, from []agent, to agent) {
 			last := ""
 			for n := range 30 {
 				size := n % 7 * 400
-				if *long && n%3 == 0 {
+				if scratch.Long(s.t) && n%3 == 0 {
 					size = 100_000 // so that the log is copied back under load, too
 				}
 				more := fmt.Sprintf(`,"conversation_id":"%d-%d"`, i, n%4) // or an answer to one's own message

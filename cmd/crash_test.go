@@ -21,7 +21,7 @@ import (
 func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(2, 30)
+	n := rounds(t, 2, 30)
 	c := newCrash(t)
 	for range n {
 		c.round()
@@ -119,7 +119,7 @@ func (c *crash) round() {
 	c.each((*sender).resolve, (*recipient).resolve, bystander.resolve)
 	c.accepted.Store(0)
 	enough, kill := context.WithTimeout(c.t.Context(), patience)
-	c.target, c.kill, c.dead = 100+rand.Int64N(int64(rounds(150, 1500))), kill, make(chan struct{})
+	c.target, c.kill, c.dead = 100+rand.Int64N(int64(rounds(c.t, 150, 1500))), kill, make(chan struct{})
 	for _, r := range c.recipients {
 		r.mail = make(chan *letter, 1000)
 	}

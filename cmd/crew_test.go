@@ -73,7 +73,7 @@ func TestAMessageToACrewIsThereForAllOrNone(t *testing.T) {
 		}
 		return ids
 	}
-	for round := range rounds(2, 30) {
+	for round := range rounds(t, 2, 30) {
 		s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0")
 		ctx, kill := context.WithCancel(t.Context())
 		var all sync.WaitGroup

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -21,13 +21,12 @@ import (
 // kind as well, and repeats them:
 //
 //	go test ./cmd -run Crash -long
-var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
 // rounds returns how often a fault is made, or how much there is of something. The long form
 // goes a sixth of the way to the larger number, and all of it if RELAY_TEST_FULL is set.
-func rounds(usual, longer int) int {
+func rounds(t testing.TB, usual, longer int) int {
 	switch {
-	case !*long:
+	case !scratch.Long(t):
 		return usual
 	case !full():
 		return usual + (longer-usual+5)/6
@@ -38,17 +37,17 @@ func rounds(usual, longer int) int {
 func full() bool { return os.Getenv("RELAY_TEST_FULL") != "" }
 
 // questions returns how many questions two agents exchange. RELAY_TEST_CLIENTS makes it 2,000.
-func questions() int {
+func questions(t testing.TB) int {
 	if os.Getenv("RELAY_TEST_CLIENTS") != "" {
 		return 2000
 	}
-	return rounds(24, 300)
+	return rounds(t, 24, 300)
 }
 
 // notQuick leaves a test to the long form. The usual form has a test of the same kind that takes less.
 func notQuick(t *testing.T) {
 	t.Helper()
-	if !*long {
+	if !scratch.Long(t) {
 		t.Skip("takes long; -long runs it")
 	}
 }
@@ -194,7 +193,7 @@ func (l *ledger) goOn(s *server, from []agent, to string, bytes int, stop <-chan
 					return
 				default:
 				}
-				if !*long {
+				if !scratch.Long(s.t) {
 					time.Sleep(rand.N(4 * time.Millisecond)) // the usual form needs a load that goes on, not the largest
 				}
 				token := fmt.Sprintf("%s/%d/%d", a.Address, time.Now().UnixNano(), n)

@@ -190,7 +190,7 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(8, 40)
+	n := rounds(t, 8, 40)
 	db := tempDB(t)
 	made := 0
 	for range n {
@@ -215,7 +215,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 
 func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 	t.Parallel()
-	for range rounds(2, 5) {
+	for range rounds(t, 2, 5) {
 		db := tempDB(t)
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
 		var wg sync.WaitGroup

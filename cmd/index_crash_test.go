@@ -23,7 +23,7 @@ func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
 	notQuick(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(2, 20)
+	n := rounds(t, 2, 20)
 	c := newIndexCrash(t)
 	for range n {
 		c.round()

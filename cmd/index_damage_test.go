@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"relay/db/scratch"
 )
 
 // damagedMechas returns the number of Mechas in the index: some batches of 1000.
-func damagedMechas() int { return rounds(1200, 2500) }
+func damagedMechas(t testing.TB) int { return rounds(t, 1200, 2500) }
 
 // damageable is a database of many Mechas with an index that is complete: made
 // once, and copied.
@@ -63,7 +65,7 @@ func makeDamageable(t *testing.T) {
 	db := filepath.Join(damageable.dir, "relay.db")
 	keys := issue(t, db, "asker^damage", "friend^damage")
 	var lines strings.Builder
-	for i := range damagedMechas() {
+	for i := range damagedMechas(t) {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^damage","profile":{"description":"knows the number%d and the weather"}}`+"\n", i, i)
 	}
 	register(t, db, lines.String())
@@ -79,9 +81,9 @@ func makeDamageable(t *testing.T) {
 func (s *server) wantAllFound(a agent) {
 	s.t.Helper()
 	eventually(s.t, patience, "all are found", func() bool {
-		return parse[struct{ Total int }](s.t, s.search(a, "weather")).Total == damagedMechas()
+		return parse[struct{ Total int }](s.t, s.search(a, "weather")).Total == damagedMechas(s.t)
 	})
-	for _, i := range []int{0, damagedMechas() / 2, damagedMechas() - 1} {
+	for _, i := range []int{0, damagedMechas(s.t) / 2, damagedMechas(s.t) - 1} {
 		want := fmt.Sprintf("m%d^damage", i)
 		for _, query := range []string{fmt.Sprintf("number%d", i), want} {
 			// Not at once: on a busy machine a search may run out of its time.
@@ -134,7 +136,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 		"removed folder":          {mustRemove, `level=INFO msg="creating the search index: there is none yet" folder=`},
 	}
 	for name, c := range kinds {
-		if !*long && strings.HasPrefix(name, "removed") && name != "removed segments" {
+		if !scratch.Long(t) && strings.HasPrefix(name, "removed") && name != "removed segments" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -263,7 +263,7 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 		})
 	}
 	var longest time.Duration
-	for i := range rounds(2, 5) {
+	for i := range rounds(t, 2, 5) {
 		began := time.Now()
 		a := issue(t, db, fmt.Sprintf("new%d^load", i))[0]
 		longest = max(longest, time.Since(began))
@@ -291,7 +291,7 @@ func TestACommandDoesNotExpireMessages(t *testing.T) {
 	keys := issue(t, db, "alice^keys", "bob^keys")
 	s := startServer(t, db)
 	conn := s.dial(keys[0], "?events=receipts")
-	for i := range rounds(1, 3) {
+	for i := range rounds(t, 1, 3) {
 		m := parse[record](t, s.ask(keys[0], "POST", "/api/v1/messages", `{"to":"bob^keys","payload":{},"ttl_seconds":1}`).want(t, 201))
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		got := make(chan error, 1)

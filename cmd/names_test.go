@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -36,7 +37,7 @@ func openers(t *testing.T, db string, first bool) map[string][]string {
 		all["compact"] = []string{"compact", "--db", db}
 	}
 	maps.DeleteFunc(all, func(what string, _ []string) bool {
-		return !first && !*long && what != "serve" && what != "key create" && what != "backup"
+		return !first && !scratch.Long(t) && what != "serve" && what != "key create" && what != "backup"
 	})
 	return all
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -70,8 +71,8 @@ var makePackages = sync.OnceValues(func() (packages, error) {
 })
 
 // whyNoPackages says what is missing to make packages, if anything is.
-func whyNoPackages() string {
-	if !*long {
+func whyNoPackages(t testing.TB) string {
+	if !scratch.Long(t) {
 		return "packages take a while to make; -long makes them"
 	}
 	if runtime.GOOS != "linux" {
@@ -94,7 +95,7 @@ func whyNoPackages() string {
 // mustMakePackages returns the packages.
 func mustMakePackages(t testing.TB) packages {
 	t.Helper()
-	if why := whyNoPackages(); why != "" {
+	if why := whyNoPackages(t); why != "" {
 		t.Skip(why)
 	}
 	p, err := makePackages()

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		os.Setenv("GORACE", "atexit_sleep_ms=50") // else each process that the race detector looks at takes a second to end
 	}
 	debug.SetGCPercent(lazyGC) // processors are scarcer than memory
-	if os.Getenv("GOGC") == "" && !*long {
+	if os.Getenv("GOGC") == "" && !scratch.IsLong() {
 		os.Setenv("GOGC", strconv.Itoa(lazyGC)) // for the processes that the tests start
 	}
 	os.Exit(makeAndTest(m))
@@ -110,7 +110,7 @@ func makeProgram(dir string) error {
 	}
 	run := exec.Command("go", "run", "-buildvcs=false", "-tags", testTags, "-exec", `"`+self+`"`, "..")
 	run.Env = append(os.Environ(), keepEnv+"="+binary)
-	if *long {
+	if scratch.IsLong() {
 		run.Env = append(run.Env, "CGO_ENABLED=0") // the short form uses what the tests were compiled for
 	}
 	if out, err := run.CombinedOutput(); err != nil {
@@ -196,7 +196,7 @@ type result struct {
 // no env; the long form starts a process for these too.
 func run(t testing.TB, args, env []string, stdin string) result {
 	t.Helper()
-	if !*long {
+	if !scratch.IsLong() {
 		if len(env) == 0 && runsHere(args) {
 			return runHere(args, stdin)
 		}
@@ -234,12 +234,12 @@ func runRelay(t testing.TB, args ...string) result {
 // it otherwise; the long form starts a process.
 func runRefused(t testing.TB, args, env []string) result {
 	t.Helper()
-	if !*long {
+	if !scratch.IsLong() {
 		if flagged, ok := flagsFor(t, args, env); ok {
 			args, env = flagged, nil
 		}
 	}
-	if *long || len(env) > 0 {
+	if scratch.IsLong() || len(env) > 0 {
 		return run(t, args, env, "")
 	}
 	done := make(chan result, 1)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"relay/db/scratch"
 )
 
 // A showing is one call of a command that prints what others wrote.
@@ -163,7 +165,7 @@ func (c *cast) expand(text string) string {
 func (c *cast) play(t testing.TB, env []string, command string, sh showing) result {
 	t.Helper()
 	args := c.called(command, sh.args)
-	if here, ok := c.here(t, args, env); ok && sh.until == "" && !*long {
+	if here, ok := c.here(t, args, env); ok && sh.until == "" && !scratch.IsLong() {
 		return hereOnTerminal(t, here...)
 	}
 	run := exec.Command(binary, args...)
@@ -265,7 +267,7 @@ func TestNoCommandLetsOthersSteerTheTerminal(t *testing.T) {
 					continue
 				}
 				for k, url := range relays {
-					if !*long && len(calls) > 2 && i%2 != k {
+					if !scratch.Long(t) && len(calls) > 2 && i%2 != k {
 						continue // the command meets each relay, but not with each call
 					}
 					r := c.play(t, slices.Concat(env, []string{url}), command, sh)

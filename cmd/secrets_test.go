@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"relay/db/scratch"
 )
 
 // The program prints a secret only once, when it issues the key. The log, the
@@ -15,7 +17,7 @@ import (
 func TestSecretsAreNeverRepeated(t *testing.T) {
 	t.Parallel()
 	formats := []string{"json"}
-	if *long {
+	if scratch.Long(t) {
 		formats = append(formats, "text")
 	}
 	for _, format := range formats {

@@ -19,6 +19,7 @@ import (
 	"relay/cmd/relaytest"
 
 	"github.com/coder/websocket"
+	"relay/db/scratch"
 )
 
 // output collects the output of a process, and lets a test wait for a line of it.
@@ -68,7 +69,7 @@ var serveInCluster func(t testing.TB, env []string, db string, args []string) *s
 // starts a process.
 func startServer(t testing.TB, db string, args ...string) *server {
 	t.Helper()
-	if *long || serveInCluster != nil {
+	if scratch.IsLong() || serveInCluster != nil {
 		return startProcess(t, db, args...)
 	}
 	s := &server{t: t, db: db, stderr: newOutput(), exited: make(chan struct{})}
@@ -127,7 +128,7 @@ func launchHere(t testing.TB, args, env []string) *server {
 	if !ok {
 		flagged, ok = flagsFor(t, args, env)
 	}
-	if !ok || *long {
+	if !ok || scratch.IsLong() {
 		return launch(t, exec.Command(binary, args...), env)
 	}
 	s := &server{t: t, stdout: newOutput(), stderr: newOutput(), exited: make(chan struct{})}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // The recipe of the page backups, with a folder as its target.
@@ -43,8 +45,8 @@ type copier interface {
 // message that was lost.
 func testWarmCopy(t *testing.T, c copier) {
 	w := &warm{t: t, copier: c, db: tempDB(t), given: map[string]string{}}
-	n, senders := rounds(1, 10), 16
-	if *long {
+	n, senders := rounds(t, 1, 10), 16
+	if scratch.Long(t) {
 		senders = 64
 	}
 	for i, a := range issue(t, w.db, crowd(senders+1)...) {
@@ -110,7 +112,7 @@ func (w *warm) round() {
 		eventually(w.t, patience, "messages", func() bool { return w.count.Load() > 200 })
 		w.copier.made(time.Now())
 		close(w.copied)
-		more := w.count.Load() + 50 + rand.Int64N(int64(rounds(500, 10_000)))
+		more := w.count.Load() + 50 + rand.Int64N(int64(rounds(w.t, 500, 10_000)))
 		eventually(w.t, patience, "more messages", func() bool { return w.count.Load() > more })
 		killed = time.Now()
 		var wg sync.WaitGroup
@@ -135,7 +137,7 @@ func (w *warm) round() {
 // copy, because that takes seconds.
 func (s *warmSender) work() {
 	for {
-		if !*long && s.count.Load() > 400 {
+		if !scratch.Long(s.t) && s.count.Load() > 400 {
 			<-s.copied
 		}
 		l := &warmLetter{token: fmt.Sprintf("%s/%d", s.Address, len(s.letters))}
@@ -207,7 +209,7 @@ func (w *warm) compare(safe, killed time.Time) {
 	}
 	span := killed.Sub(oldest)
 	w.t.Logf("%d of %d messages are missing, the oldest of them answered %v before the kill", missing, len(there)+missing, span.Round(time.Millisecond))
-	if *long && full() && span > w.copier.most() { // else the machine may be too busy for that
+	if scratch.Long(w.t) && full() && span > w.copier.most() { // else the machine may be too busy for that
 		w.t.Errorf("messages of the last %v are missing, want %v at most", span, w.copier.most())
 	}
 }

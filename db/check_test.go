@@ -265,7 +265,7 @@ func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-ended }()
-	for range amount(8, 20) {
+	for range scratch.Amount(t, 8, 20) {
 		if names, said, r := found(t, s.Path()); len(names) > 0 || r.Messages == 0 {
 			t.Fatalf("%+v\n%s", r, said)
 		}

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +10,7 @@ import (
 
 	"relay/db/relay"
 	"relay/db/replication"
+	"relay/db/scratch"
 )
 
 // Three nodes follow one log. They have different clocks, settings and transactions, are
@@ -19,7 +19,7 @@ import (
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	lives, rounds, least := 3, 60, uint64(0)
-	if f := flag.Lookup("long"); f != nil && f.Value.String() == "true" {
+	if scratch.Long(t) {
 		lives, rounds, least = math.MaxInt, 2000, 100_000
 	} else if testing.Short() {
 		rounds = 20

@@ -12,6 +12,7 @@ import (
 	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // knownAs returns what an accepted message should be.
@@ -146,7 +147,7 @@ func TestReadersOfConversationsMissNothingThatIsBeingIndexed(t *testing.T) {
 	label := func(n int) relay.ConversationID { return relay.ConversationID(fmt.Sprint("label-", n%labels)) }
 	for i, from := range mechas {
 		sending.Go(func() {
-			for n := range amount(30, 80) {
+			for n := range scratch.Amount(t, 30, 80) {
 				to, c := mechas[(i+n)%len(mechas)], label(i+n)
 				sent, err := s.send(from.Key, to.Mecha.Address, `{}`, func(m *relay.SendMessage) { m.Conversation = c })
 				if err != nil {
@@ -197,7 +198,7 @@ func TestAConversationGoesOnByMessagesThatAreNotIndexedYet(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
 		for between := range 14 { // more than two segments
-			if !*long && (between%2 == 0) != serve {
+			if !scratch.Long(t) && (between%2 == 0) != serve {
 				continue // in the usual form one of two ways
 			}
 			s := mustOpen(t)

@@ -10,6 +10,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // wantLabels compares the messages that are found by each label with the known ones, and wants
@@ -46,7 +47,7 @@ func TestLabelsThatAreNotIndexedYetAreFound(t *testing.T) {
 			known[label] = append(known[label], sent.ID)
 		}
 	}
-	for round := range amount(16, 60) {
+	for round := range scratch.Amount(t, 16, 60) {
 		send(s, random.IntN(6))
 		s.wantLabels(known)
 		switch round % 8 {
@@ -107,7 +108,7 @@ func TestALabelOfManySendersHasOneWord(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
 	mechas := s.mustIssueSome(8)
-	labels := amount(40, 400)
+	labels := scratch.Amount(t, 40, 400)
 	var sending sync.WaitGroup
 	for i, from := range mechas {
 		sending.Go(func() {

@@ -15,6 +15,7 @@ import (
 	"relay/db/internal/sqlite"
 	"relay/db/look"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // known is a message as it should be.
@@ -129,7 +130,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	mechas := s.mustIssueSome(5)
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []known
-	for round := range amount(8, 30) {
+	for round := range scratch.Amount(t, 8, 30) {
 		for range random.IntN(9) {
 			all = append(all, s.mustSendAmong(mechas, all, random))
 		}
@@ -240,7 +241,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
 	mechas := s.mustIssueSome(4)
-	each, commits := amount(30, 80), s.commits()
+	each, commits := scratch.Amount(t, 30, 80), s.commits()
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex
 	of := map[relay.MechaNumber]map[relay.MessageID]bool{} // the messages that each has sent or received
@@ -299,8 +300,8 @@ func (s store) commits() *commits {
 }
 
 // wait returns what is closed at the next commit. In the long form nobody waits: what it gives is closed.
-func (c *commits) wait() <-chan struct{} {
-	if *long {
+func (c *commits) wait(t testing.TB) <-chan struct{} {
+	if scratch.Long(t) {
 		closed := make(chan struct{})
 		close(closed)
 		return closed
@@ -315,7 +316,7 @@ func (c *commits) wait() <-chan struct{} {
 func (s store) follow(q relay.HistoryQuery, c *commits, sent <-chan struct{}) map[relay.MessageID]bool {
 	got := map[relay.MessageID]bool{}
 	for last := false; ; {
-		next := c.wait()
+		next := c.wait(s.t)
 		p, err := s.History(ctx, q)
 		if err != nil {
 			s.t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"relay/db"
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // Removed pending messages free their places: in the count of the mailbox, and in the sync
@@ -50,7 +51,7 @@ func TestAMessageGoesWithItsReceipts(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	long, short := s.mustSend(alice.Key, "bob^demo", `{}`), s.mustSend(alice.Key, "bob^demo", `{}`)
-	for i := range amount(30, 900) {
+	for i := range scratch.Amount(t, 30, 900) {
 		if _, err := s.ack(bob.Key, long.ID, "processing", func(a *relay.Acknowledge) { a.Detail = fmt.Sprint(i) }); err != nil {
 			t.Fatal(err)
 		}

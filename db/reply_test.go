@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 func (s store) mustReply(q *relay.Message) relay.ReplyFound {
@@ -29,7 +30,7 @@ func TestTheStoreFindsTheReplyThatTheRuleSays(t *testing.T) {
 	}
 	var all []*relay.Message // in commit order
 	payloads := map[relay.MessageID]string{}
-	for n := range amount(250, 1000) {
+	for n := range scratch.Amount(t, 250, 1000) {
 		from, to := keys[rand.N(3)], keys[rand.N(3)]
 		earlier := rand.N(n + 1)
 		if earlier < n && rand.N(2) == 0 { // chance alone makes few answers

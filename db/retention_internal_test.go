@@ -93,7 +93,7 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	})...)
 	alice, bob := mustIssue(t, d, "alice^demo"), mustIssue(t, d, "bob^demo")
 	const steps = 5
-	half := Amount(5, 10)
+	half := scratch.Amount(t, 5, 10)
 	var early, late map[string]int64
 	grows := []string{"participant", "push", "receipt", "progress", "attempt", "conversation_limit"} // beside what each message makes
 	for period := range 2 * half {

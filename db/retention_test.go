@@ -12,6 +12,7 @@ import (
 	"relay/db/dbtest"
 	"relay/db/look"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // later is a time at which Idempotency-Keys answer no more.
@@ -73,7 +74,7 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 	var gone []relay.MessageID
 	keyed := map[relay.MessageID]bool{} // these stay
 	removed := 0
-	for round := range amount(10, 60) {
+	for round := range scratch.Amount(t, 10, 60) {
 		for range 4 + random.IntN(9) {
 			isKeyed := random.IntN(6) == 0
 			sent := s.mustSendAmong(mechas, all, random, func(from relay.IssuedKey, m *relay.SendMessage) {

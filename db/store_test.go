@@ -14,12 +14,6 @@ import (
 	"relay/db/relay"
 )
 
-// The long form of the tests, see db.Long.
-var (
-	long   = db.Long
-	amount = db.Amount
-)
-
 var ctx = context.Background()
 
 // schema is the real one.

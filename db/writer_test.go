@@ -14,6 +14,7 @@ import (
 	"relay/db/internal/messages"
 	"relay/db/internal/readers"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // block is a chore that holds the writer until it is released, so that writes queued
@@ -371,7 +372,7 @@ func TestClosingTwiceIsClosingOnce(t *testing.T) {
 
 // The log is copied while writes go on, and does not grow with them.
 func TestTheLogStaysSmall(t *testing.T) {
-	if !*Long {
+	if !scratch.Long(t) {
 		t.Skip("writes 60 MB, beside readers that never pause: -long")
 	}
 	d := openHere(t)

@@ -16,20 +16,6 @@ import (
 	"relay/http/apitest"
 )
 
-// The short form of the tests has each check at least once; the long form has
-// the numbers of an attack:
-//
-//	go test ./http -long
-var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
-
-// amount returns how often something is done, or how much there is of it.
-func amount(usual, longer int) int {
-	if *long {
-		return longer
-	}
-	return usual
-}
-
 // patience ends a test that would otherwise never end. It is no measure of speed.
 const patience = 2 * time.Minute
 

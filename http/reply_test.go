@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket/wsjson"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // answered is a 201 to a request that prefers to wait.
@@ -251,7 +252,7 @@ func wantEventually(t *testing.T, what string, is func() bool) {
 // conversation, and by the correlation_id in one conversation of all.
 func TestRepliesAreNeverMixedUp(t *testing.T) {
 	t.Parallel()
-	n := amount(60, 1000)
+	n := scratch.Amount(t, 60, 1000)
 	r := mustServe(t)
 	go func() {
 		for range r.watching {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // cutter stands between client and server and, once told to, cuts the
@@ -152,7 +153,7 @@ func TestATransportThatResends(t *testing.T) {
 			r := mustServe(t, waitsLong)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 			proxy := mustCut(t, r)
-			n := amount(12, 40)
+			n := scratch.Amount(t, 12, 40)
 			for i := range n {
 				alice.mustReuse()
 				proxy.cut.Store(when)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // announce is the beginning of a send, with n bytes to come; chunked if n is negative.
@@ -29,7 +31,7 @@ func TestSlowAttacks(t *testing.T) {
 	if beside {
 		t.Parallel()
 	}
-	n := amount(16, 250)
+	n := scratch.Amount(t, 16, 250)
 	unbounded := func(s *settings) { s.api.RateLimit, s.api.MaxBodyMemory = 0, 1<<30 }
 	slowWrites := func(s *nethttp.Server) { s.WriteTimeout = min(s.WriteTimeout, 3*time.Second) } // of more than a minute; 0 is none
 	for name, row := range map[string]struct {

@@ -31,7 +31,7 @@ func TestRootBoltCutAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for size := 0; size < len(whole); size += amount(9000, 3000) {
+	for size := 0; size < len(whole); size += amount(t, 9000, 3000) {
 		to := scratch.Dir(t)
 		if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func fill(t *testing.T, dir string, source *shelf) {
 // Whatever is wrong with the files: the index says so and is made anew.
 func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
-	g, all := newGenerator(t, 3), amount(100, 300)
+	g, all := newGenerator(t, 3), amount(t, 100, 300)
 	s := newShelf(append(travel(), g.entries(all)[5:]...)...)
 	whole := scratch.Dir(t)
 	fill(t, whole, s)
@@ -275,7 +275,7 @@ func (f *failingSource) EntriesAfter(ctx context.Context, revision int64, limit 
 func TestSearchWorksDuringARebuild(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t, 5)
-	s := newShelf(g.entries(amount(120, 600))...)
+	s := newShelf(g.entries(amount(t, 120, 600))...)
 	s.page, s.gate = 20, make(chan struct{})
 	x := mustFollow(t, t.TempDir(), s)
 	counts := map[int]bool{}

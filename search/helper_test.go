@@ -18,17 +18,11 @@ import (
 	"relay/search"
 )
 
-// The short form of the tests has each check at least once, with smaller
-// directories; the long form has all of them:
-//
-//	go test ./search -long
-var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
-
 // amount returns how large a directory is, or how often something is done: half
 // as much with -short, as the race detector has it.
-func amount(usual, longer int) int {
+func amount(t testing.TB, usual, longer int) int {
 	switch {
-	case *long:
+	case scratch.Long(t):
 		return longer
 	case testing.Short():
 		return (usual + 1) / 2

@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 		t.Skip("kills processes for some seconds")
 	}
 	dir := t.TempDir()
-	for round := range amount(2, 6) {
+	for round := range amount(t, 2, 6) {
 		reached := followAndKill(t, dir, rand.N(20*int64(rungs)))
 		x, err := search.Open(dir, search.Options{Wait: patience, Budget: patience}) // a busy machine must not decide
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -38,14 +39,14 @@ func TestLearningRelevance(t *testing.T) {
 	dir := discoveryData(t)
 	numbers, most := []int{30}, 300
 	sets := learningSets[1:3]
-	if *long {
+	if scratch.Long(t) {
 		numbers, most, sets = []int{1, 3, 10, 30}, 2000, learningSets
 	}
 	t.Logf("%-16s %7s %7s  nDCG@10 with 0 and %v exchanges a Mecha", "set", "past", "test", numbers)
 	for _, set := range sets {
 		profiles, queries := loadProfiles(t, dir, set.name), loadQueries(t, dir, set.name)
 		turns := allTurns
-		if !*long || len(queries) > most {
+		if !scratch.Long(t) || len(queries) > most {
 			turns = turns[:1]
 		}
 		var figures, held []float64 // without exchanges, then by their numbers: the means of the turns; of all queries, and of those held out

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -178,11 +179,11 @@ func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 				var together []string
 				for n, name := range slices.Sorted(maps.Keys(stuffings)) {
 					switch { // a part of all, in which each stuffing, size and skill is
-					case *long && os.Getenv("RELAY_TEST_FULL") != "": // all
-					case *long && (i+n)%2 != k, !*long && (i+n)%6 != 2*j+k, testing.Short() && n%5 != 0:
+					case scratch.Long(t) && os.Getenv("RELAY_TEST_FULL") != "": // all
+					case scratch.Long(t) && (i+n)%2 != k, !scratch.Long(t) && (i+n)%6 != 2*j+k, testing.Short() && n%5 != 0:
 						continue
 					}
-					if !*long {
+					if !scratch.Long(t) {
 						together = append(together, name)
 						continue
 					}
@@ -225,10 +226,10 @@ func wantNotBeaten(t *testing.T, size int, skill, common string, ways ...string)
 // In a large directory there may be more stuffed profiles than are looked at closely.
 func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
 	t.Parallel()
-	for _, skill := range exactSkills[:amount(1, len(exactSkills))] {
+	for _, skill := range exactSkills[:amount(t, 1, len(exactSkills))] {
 		t.Run(skill, func(t *testing.T) {
 			known := append(oneOfThem(strings.ToLower(skill), 20), skilled(skill))
-			wantSkill(t, mustIndex(t, directory(t, max(amount(1000, 3000), 1000), skill, known...), 5000), skill)
+			wantSkill(t, mustIndex(t, directory(t, max(amount(t, 1000, 3000), 1000), skill, known...), 5000), skill)
 		})
 	}
 }
@@ -238,9 +239,9 @@ func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
 // each size has one of the two names.
 func TestNamesInDirectoriesOfEverySize(t *testing.T) {
 	t.Parallel()
-	for i, size := range append(directorySizes, amount(600, 3000)) {
+	for i, size := range append(directorySizes, amount(t, 600, 3000)) {
 		for n, name := range []string{"plumber", "tax-adviser"} {
-			if !*long && i%2 != n {
+			if !scratch.Long(t) && i%2 != n {
 				continue // in turn, from size to size
 			}
 			t.Run(fmt.Sprint(size, "/", name), func(t *testing.T) {

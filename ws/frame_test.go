@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -270,7 +271,7 @@ func TestAnswersWaitForASlowReader(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.PingEvery = patience, time.Hour })
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
-	n := amount(12_000, 20_000) // far more than may be owed, and than the network holds unread
+	n := scratch.Amount(t, 12_000, 20_000) // far more than may be owed, and than the network holds unread
 	sent := make(chan error, 1)
 	go func() {
 		one := masked(fin|opText, ackOf("msg_"+strings.Repeat("0", 1000)))

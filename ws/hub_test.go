@@ -10,6 +10,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -191,7 +192,7 @@ func TestCloseMayBeCalledByMany(t *testing.T) {
 
 func TestConnectingWhileTheHubCloses(t *testing.T) {
 	t.Parallel()
-	for range amount(5, 10) {
+	for range scratch.Amount(t, 5, 10) {
 		r := mustServe(t)
 		_, bob := r.mustPair()
 		var wg sync.WaitGroup

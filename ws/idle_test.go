@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -87,7 +88,7 @@ func TestFramesInAnyRhythm(t *testing.T) {
 	for range 8 {
 		c := r.mustUpgrade(bob, "sync_limit=0")
 		wg.Go(func() {
-			for i := range amount(250, 2000) {
+			for i := range scratch.Amount(t, 250, 2000) {
 				for range i % 97 * 20 { // some while, of no certain length
 					_ = time.Now()
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -171,8 +172,8 @@ const leftPerCycle = 128
 // goroutine, no file, no place in the hub, no memory.
 func TestNoConnectionLeavesAnythingBehind(t *testing.T) {
 	rates := func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 }
-	t.Run("TCP", func(t *testing.T) { leavesNothing(t, mustServe(t, rates), amount(80, 5000)) })
-	t.Run("TLS", func(t *testing.T) { leavesNothing(t, mustServeTLS(t, rates), amount(30, 5000)) })
+	t.Run("TCP", func(t *testing.T) { leavesNothing(t, mustServe(t, rates), scratch.Amount(t, 80, 5000)) })
+	t.Run("TLS", func(t *testing.T) { leavesNothing(t, mustServeTLS(t, rates), scratch.Amount(t, 30, 5000)) })
 }
 
 func leavesNothing(t *testing.T, r *testRelay, cycles int) {

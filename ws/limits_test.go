@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -328,7 +329,7 @@ func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 20)
 	ids := r.received(bob)
-	for i := range amount(60, 200) {
+	for i := range scratch.Amount(t, 60, 200) {
 		var c *client
 		eventually(t, "there is room", func() (in bool) {
 			var err error

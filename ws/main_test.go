@@ -11,22 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"relay/db/scratch"
 	"relay/http/apitest"
 )
-
-// The short form of the tests has each check at least once; the long form
-// repeats what meets chance, with the numbers that it was found with:
-//
-//	go test ./ws -long
-var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
-
-// amount returns how often something is done, or how much there is of it.
-func amount(usual, longer int) int {
-	if *long {
-		return longer
-	}
-	return usual
-}
 
 // TestMain runs the tests both ways where there is a poller, at once: all of them with it,
 // and without it those of reading, in the long form all. With -short, benchmarks and fuzz
@@ -78,7 +65,7 @@ func runWithoutPoller() (wait func() int) {
 		}
 		args = append(args, "-"+f.Name+"="+f.Value.String())
 	})
-	if !*long && flag.Lookup("test.run").Value.String() == "" {
+	if !scratch.IsLong() && flag.Lookup("test.run").Value.String() == "" {
 		args = append(args, "-test.run="+testsOfReading())
 	}
 	var said bytes.Buffer

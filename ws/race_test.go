@@ -10,6 +10,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -102,7 +103,7 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 func catchingUpWhileMessagesAreSent(t *testing.T, r *testRelay) {
 	alice, _ := r.mustPair()
 	const senders, backlog, live = 8, 90, 160
-	for round := range amount(1, 8) {
+	for round := range scratch.Amount(t, 1, 8) {
 		to := r.mustIssue(relay.Address(fmt.Sprintf("to%d^test", round)))
 		r.mustSendMany(alice, to.Mecha.Address, backlog)
 		anchor := r.received(to)[0]
@@ -168,7 +169,7 @@ func TestConnectingWhileMessagesAreSent(t *testing.T) {
 
 func connectingWhileMessagesAreSent(t *testing.T, r *testRelay) {
 	alice, bob := r.mustPair()
-	n := amount(150, 600)
+	n := scratch.Amount(t, 150, 600)
 	first := r.mustSend(alice, "bob^test", `{}`)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.mustSendMany(alice, "bob^test", n) })

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // sendOf is a frame that sends a payload to a Mecha; the payload begins with the marks.
@@ -44,7 +45,7 @@ func TestPipelinedSendsKeepTheirOrder(t *testing.T) {
 	withAndWithoutTLS(t, func(t *testing.T, r *testRelay) {
 		alice, bob := r.mustPair()
 		const sockets = 4
-		each := amount(100, 200)
+		each := scratch.Amount(t, 100, 200)
 		var wg sync.WaitGroup
 		ids := make([]map[string]relay.MessageID, sockets)
 		for s := range sockets {
@@ -204,7 +205,7 @@ func TestNoAnsweredSendIsLostWhenTheRelayStops(t *testing.T) {
 					t.Errorf("got %s, want the answer to %d", text, answered[s])
 					return
 				}
-				if answered[s]++; answered[s] == amount(40, 100) {
+				if answered[s]++; answered[s] == scratch.Amount(t, 40, 100) {
 					enough <- struct{}{}
 				}
 			}

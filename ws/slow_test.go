@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -285,7 +286,7 @@ func TestAFloodOfProgressEndsNobodysReceipts(t *testing.T) {
 	for i := range sockets {
 		c := r.mustDial(bob, "sync_limit=0&events=acks")
 		wg.Go(func() {
-			for range amount(1, 2) {
+			for range scratch.Amount(t, 1, 2) {
 				for n := range 200 {
 					c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,"status":"processing","detail":"%d of %d","client_ts":%q}`, ids[n%messages], n, i, clientTS))
 				}

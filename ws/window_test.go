@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -49,7 +50,7 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 	alice, _ := r.mustPair()
 	for _, limit := range []int{1, 2, 7, 64, 65} {
 		bob := r.mustIssue(relay.Address("bob" + strconv.Itoa(limit) + "^test"))
-		r.mustSendMany(alice, bob.Mecha.Address, amount(150, 300))
+		r.mustSendMany(alice, bob.Mecha.Address, scratch.Amount(t, 150, 300))
 		ids := r.received(bob)
 		c := r.mustDial(bob, "sync_limit="+strconv.Itoa(limit)+"&since_message_id="+string(ids[0]))
 		open, at := []relay.MessageID{}, 1
@@ -264,7 +265,7 @@ func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	n := amount(300, 1000)
+	n := scratch.Amount(t, 300, 1000)
 	r.mustSendMany(alice, "bob^test", n)
 	last := r.mustSend(alice, "bob^test", `{}`)
 	worker := r.mustDial(bob, "sync_limit=3")

@@ -41,10 +41,10 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "16") // they wait most of the time
 	}
-	if root := scratch.Root(); root != "" && !*long {
+	if root := scratch.Root(); root != "" && !scratch.IsLong() {
 		os.Setenv("TMPDIR", root) // for the relays of the kit, too: a sync costs nothing there
 	}
-	if os.Getenv("GOGC") == "" && !*long {
+	if os.Getenv("GOGC") == "" && !scratch.IsLong() {
 		os.Setenv("GOGC", "400") // for the relays and agents: processors are scarcer than memory
 	}
 	os.Exit(m.Run())
@@ -76,7 +76,7 @@ func mustSchema(t *testing.T) string {
 func judge(t *testing.T, wrong, role string, timeout time.Duration, most int, only ...string) []conformance.Result {
 	t.Helper()
 	results, err := conformance.Judge(t.Context(), conformance.Config{Program: []string{self, "agent", wrong}, Role: role, Only: only,
-		Timeout: timeout, AtOnce: 8, Delay: delay(wrong), Most: most, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
+		Timeout: timeout, AtOnce: 8, Delay: delay(t, wrong), Most: most, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,21 +84,19 @@ func judge(t *testing.T, wrong, role string, timeout time.Duration, most int, on
 }
 
 // delay is that of the case slow for an agent; 0: the usual one.
-func delay(wrong string) time.Duration {
-	if *long || wrong == "hasty" {
+func delay(t testing.TB, wrong string) time.Duration {
+	if scratch.Long(t) || wrong == "hasty" {
 		return 0
 	}
 	return time.Second
 }
-
-var long = flag.Bool("long", false, "judge the clients of all languages by all cases")
 
 // The examples of the clients pass: in the long form every case, else the one in which both
 // messages and acknowledgements are sent again, and the one in which messages come twice.
 func TestTheClientsConform(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t)
-	only := inLong("lost-answer", "duplicates")
+	only := inLong(t, "lost-answer", "duplicates")
 	for _, c := range []struct {
 		language, file string
 		command        []string
@@ -137,8 +135,8 @@ func TestTheClientsConform(t *testing.T) {
 const patience = 2 * time.Minute // for what a good agent does, on the busiest machine
 
 // inLong returns the names of what the usual form judges; nil, which is all, in the long form.
-func inLong(usual ...string) (only []string) {
-	if *long {
+func inLong(t testing.TB, usual ...string) (only []string) {
+	if scratch.Long(t) {
 		return nil
 	}
 	return usual
@@ -170,7 +168,7 @@ func TestAGoodClientPasses(t *testing.T) {
 		{"sockets", "", 0, quick}, {"sockets", "asker", 1, patient}, {"sockets", "worker", 1, patient},
 		{"polls", "", 0, []string{"lost-ack", "cut", "duplicates"}},
 	}
-	if *long {
+	if scratch.Long(t) {
 		ways = []way{{"sockets", "", 0, all}, {"polls", "", 0, all}}
 	}
 	for _, w := range ways {
@@ -238,11 +236,11 @@ func TestAWrongClientFails(t *testing.T) {
 		failed[w.fails] = true
 		t.Run(w.wrong+" "+w.role+" "+w.fails, func(t *testing.T) {
 			t.Parallel()
-			if !*long && i%6 != 0 {
+			if !scratch.Long(t) && i%6 != 0 {
 				t.Skip("takes long; -long judges all wrong agents")
 			}
 			timeout := patience
-			if w.waits && *long {
+			if w.waits && scratch.Long(t) {
 				timeout = 15 * time.Second
 			} else if w.waits {
 				timeout = 8 * time.Second

@@ -16,6 +16,7 @@ import (
 	"relay/cmd/child"
 	"relay/cmd/conformance"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // mustServe starts a relay, and makes keys for Mechas, which are named in their order.
@@ -50,7 +51,7 @@ func mustServe(t *testing.T, names []string, flags ...string) (host string, all 
 func mustJudge(t *testing.T, hearing time.Duration, base string, first, second conformance.Credentials, only ...string) []conformance.Result {
 	t.Helper()
 	silence := 300 * time.Millisecond
-	if *long {
+	if scratch.Long(t) {
 		silence = 0 // the usual one
 	}
 	return mustJudgeSilence(t, hearing, silence, base, first, second, only...)
@@ -79,7 +80,7 @@ func TestTheRelayPassesEveryCheck(t *testing.T) {
 			}
 			want := len(conformance.Checks())
 			var only []string
-			if flags != nil && !*long {
+			if flags != nil && !scratch.Long(t) {
 				only = []string{"send", "push", "ack-frame", "signature", "signature-wrong", "signature-required", "handshake", "socket-send"}
 				want = len(only)
 			}
@@ -291,7 +292,7 @@ func TestAWrongServerFails(t *testing.T) {
 			}
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
-				if !*long && i%6 != 0 {
+				if !scratch.Long(t) && i%6 != 0 {
 					t.Skip("takes long; -long judges all wrong servers")
 				}
 				host, first, second := host, keys[2*i], keys[2*i+1]

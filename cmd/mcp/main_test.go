@@ -6,16 +6,13 @@ import (
 	"testing"
 
 	"relay/cmd/mcp"
+	"relay/db/scratch"
 )
 
-// In the long form, sessions wait as long as in use for a relay that is silent when they start:
-//
-//	go test ./cmd/mcp -long
-var long = flag.Bool("long", false, "the long form of the tests: seconds more")
-
+// In the long form, sessions wait as long as in use for a relay that is silent when they start.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if !*long {
+	if !scratch.LongAll() {
 		mcp.Hurry()
 	}
 	given := false

@@ -14,6 +14,7 @@ import (
 
 	"relay/db/relay"
 	"relay/db/replication"
+	"relay/db/scratch"
 )
 
 // Three nodes take messages at the same time. One that follows is closed and comes back, then
@@ -24,7 +25,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	rounds, each := 2, 40
-	if *long {
+	if scratch.Long(t) {
 		rounds, each = 10, 400
 	}
 	var sent []string

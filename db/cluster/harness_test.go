@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,8 +21,6 @@ import (
 	"relay/db/replication"
 	"relay/db/scratch"
 )
-
-var long = flag.Bool("long", false, "run the tests that depend on chance in their long form")
 
 // A machine has a file and a folder, and can be started and stopped.
 type machine struct {

@@ -12,7 +12,6 @@
 package scratch
 
 import (
-	"flag"
 	"os"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ import (
 // in it.
 func Dir(t testing.TB) string {
 	t.Helper()
-	if _, bench := t.(*testing.B); bench || isLong() {
+	if _, bench := t.(*testing.B); bench || *long {
 		return folder(t, "")
 	}
 	return Memory(t)
@@ -36,12 +35,6 @@ func Dir(t testing.TB) string {
 // Root returns the folder in which Memory makes its own; "" if the files of Memory are on disk. A
 // test program whose processes make their files by themselves can set TMPDIR to it.
 func Root() string { return inMemory() }
-
-// isLong reports whether this test program has the flag -long, and it is set.
-func isLong() bool {
-	f := flag.Lookup("long")
-	return f != nil && f.Value.String() == "true"
-}
 
 // least is how many bytes must be free in memory. All tests that run at the same time use
 // less than a tenth of it.

@@ -7,7 +7,6 @@ package apitest
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"mime"
@@ -21,6 +20,8 @@ import (
 	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"relay/db/scratch"
 )
 
 // object is a JSON object of a document.
@@ -362,19 +363,13 @@ const (
 	mostLargeLong = 50
 )
 
-// inLongForm reports whether the test program has the flag -long, and it is set.
-var inLongForm = sync.OnceValue(func() bool {
-	f := flag.Lookup("long")
-	return f != nil && f.Value.String() == "true"
-})
-
 var largeRead sync.Map // *schema → *atomic.Int64
 
 func validate(schema *schema, text []byte) error {
 	if len(text) > large {
 		n, _ := largeRead.LoadOrStore(schema, new(atomic.Int64))
 		most := int64(mostLarge)
-		if inLongForm() {
+		if scratch.IsLong() {
 			most = mostLargeLong
 		}
 		if n.(*atomic.Int64).Add(1) > most {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/scratch"
 	"relay/http/client"
 )
 
@@ -135,7 +136,7 @@ func TestAnotherProcessLeavesTheAnswersToAsk(t *testing.T) {
 // If nobody takes the answer, because the process that has asked is gone, a listener handles it
 // at the fourth attempt.
 func TestAnAnswerForAProcessThatIsGoneIsHandled(t *testing.T) {
-	if !*long { // a clock that is set ahead would bring the answer back while the client still puts it off
+	if !scratch.Long(t) { // a clock that is set ahead would bring the answer back while the client still puts it off
 		t.Skip("it takes seven seconds; -long runs it")
 	}
 	t.Parallel()

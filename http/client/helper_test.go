@@ -112,7 +112,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 
 // pass lets time pass for the relay: its clock is set ahead, and in the long form it goes on by itself.
 func (r *testRelay) pass(d time.Duration) {
-	if !*long {
+	if !scratch.Long(r.t) {
 		r.past.Add(int64(d))
 	}
 }

@@ -6,12 +6,6 @@ import (
 	"testing"
 )
 
-// The short form of the tests sets the clock of the relay instead of waiting for it; in the long form all
-// time passes by itself, and all files are on disk:
-//
-//	go test ./http/client -long
-var long = flag.Bool("long", false, "the long form of the tests: seconds more")
-
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // mustMock returns a stage on which all that clients write is meant to break a page: markup,
@@ -107,7 +108,7 @@ func TestHostileWordsAreText(t *testing.T) {
 
 // Nothing of it runs, and no view becomes wider than its window.
 func TestHostileWordsStayInTheWindow(t *testing.T) {
-	if !*long && *shots == "" {
+	if !scratch.Long(t) && *shots == "" {
 		t.Skip("takes long; -long runs it. TestNothingHostileRuns and TestTheWidestValuesFitANarrowWindow look at less")
 	}
 	t.Parallel()

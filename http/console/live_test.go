@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http/console"
 )
 
@@ -191,7 +192,7 @@ func TestAPollIsToldWhatItHasNotSeen(t *testing.T) {
 // Without sockets, pages ask.
 func TestAPagePollsWithoutASocket(t *testing.T) {
 	t.Parallel()
-	if !*long {
+	if !scratch.Long(t) {
 		t.Skip("-long runs it")
 	}
 	s := mustStage(t, true, func(c *console.Config) { c.Upgrade = nil })

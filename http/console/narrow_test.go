@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http/console"
 )
 
@@ -38,7 +39,7 @@ func TestTheWidestValuesFitANarrowWindow(t *testing.T) {
 		b.await(`document.readyState == "complete" && document.querySelector("#link").dataset.state != "wait"`)
 		b.fits(name)
 	}
-	if !*long {
+	if !scratch.Long(t) {
 		return // the page waits ten seconds for a sign of life
 	}
 	b.eval(`fetch("/leave", {method: "POST"}).then(r => r.status)`) // as another tab does

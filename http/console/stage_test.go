@@ -28,9 +28,6 @@ import (
 	"relay/ws"
 )
 
-// long is the long form of the tests: minutes instead of seconds.
-var long = flag.Bool("long", false, "the long form of the tests")
-
 // patience is how long a test waits for what must happen, on the busiest machine.
 const patience = 3 * time.Minute
 

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http/console"
 )
 
@@ -113,7 +114,7 @@ func TestEverybodyCanUseThePages(t *testing.T) {
 	t.Parallel()
 	s := mustPlay(t, true)
 	views := everyView(s)
-	all := *long || *shots != ""
+	all := scratch.Long(t) || *shots != ""
 	if !all {
 		for _, asAnother := range []string{"again", "answered", "directory-search", "keys-none", "mecha-held", "mecha-quiet", "pair", "search", "wrong"} {
 			delete(views, asAnother) // its parts are those of other views
