@@ -15,9 +15,10 @@ import (
 
 // Info has the marks in a database file that say which program wrote it.
 type Info struct {
-	Version     int64 // the schema version (PRAGMA user_version)
-	application int64 // PRAGMA application_id
-	empty       bool  // the file has no tables
+	Version     int64  // the schema version (PRAGMA user_version)
+	application int64  // PRAGMA application_id
+	empty       bool   // the file has no tables
+	foreign     string // a trigger, view or table that is not the relay's, such as "trigger undo"
 }
 
 // OpenReadOnly opens the relay database at path, with or without a server running on
@@ -293,7 +294,11 @@ func readInfo(c *sqlite.Conn) (info Info, err error) {
 		return info, err
 	}
 	tables, err := c.Number("SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return info, err
+	}
 	info.empty = tables == 0
+	info.foreign, err = foreignPart(c)
 	return info, err
 }
 

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 
 	"relay/db/internal/platform"
 	"relay/db/internal/sqlite"
@@ -136,12 +139,44 @@ func (i Info) steps(path, schema string) ([]string, error) {
 		return nil, versionError{fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): "+
 			"use that one, or a newer one",
 			path, i.Version, CurrentSchema())}
+	case i.application == applicationID && i.Version >= 1 && i.foreign != "":
+		return nil, fmt.Errorf("%s has a %s that relay did not make, and it may change what relay reads and writes: "+
+			"use a copy without it, or remove it with sqlite3 if you made it", path, i.foreign)
 	case i.application == applicationID && i.Version >= 1:
 		return upgrades[i.Version-1:], nil
 	case i.application != 0 || i.Version != 0 || !i.empty:
 		return nil, fmt.Errorf("%s is a database, but not relay's", path)
 	}
 	return []string{schema}, nil
+}
+
+// tables are the names of all tables of schema 1. The upgrades name those that they make.
+var tables = strings.Fields("attempt audit clock_ahead conversation_limit counting dormant entry_nonce exchange joined " +
+	"kept_nonce key_use learned learner mecha mecha_key message nonce_page origin participant payload profile progress " +
+	"push receipt received replica reply search sent setting unlisted word word_hash " +
+	"_litestream_lock _litestream_seq") // Litestream makes these two in each database that it copies
+
+var createdTable = regexp.MustCompile(`(?i)\bCREATE TABLE (\w+)`)
+
+// foreignPart returns a trigger, a view or a table in the file that no relay of this version or an older one
+// makes, or "". A trigger could undo what relay writes, and a view could hide it. What they do is not
+// judged: a file may come from somebody else, as a backup.
+func foreignPart(c *sqlite.Conn) (part string, err error) {
+	known := slices.Clone(tables)
+	for _, step := range upgrades {
+		for _, created := range createdTable.FindAllStringSubmatch(step, -1) {
+			known = append(known, created[1])
+		}
+	}
+	r := c.Query(`SELECT type, name, coalesce(sql, '') FROM sqlite_schema
+		WHERE type <> 'index' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`)
+	for r.Next() {
+		isTable := r.Text(0) == "table" && !strings.HasPrefix(r.Text(2), "CREATE VIRTUAL")
+		if part == "" && (!isTable || !slices.Contains(known, r.Text(1))) {
+			part = r.Text(0) + " " + r.Text(1)
+		}
+	}
+	return part, r.Close()
 }
 
 // IndexedAsReceived is a subquery for EXISTS. It reports whether the table `received` has message m,

@@ -224,9 +224,17 @@ func TestAnUpgradeThatIsKilledChangesNothing(t *testing.T) {
 // What a step drops stands nowhere in the file: whoever forgets it later does not know where it was.
 func TestWhatAnUpgradeDropsIsOverwritten(t *testing.T) {
 	path, _ := mustMakeOlder(t)
-	execute(t, path, "CREATE TABLE dropped (text TEXT NOT NULL) STRICT",
-		"INSERT INTO dropped WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 2000) SELECT 'forget-me-' || id FROM n")
-	defer file.Pretend("DROP TABLE dropped;")()
+	const made = "CREATE TABLE dropped (text TEXT NOT NULL) STRICT; " +
+		"INSERT INTO dropped WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 2000) SELECT 'forget-me-' || id FROM n;"
+	undo := file.Pretend(made)
+	if err := mustOpen(t, path, schema(t)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := number(t, path, "SELECT count(*) FROM dropped"); n != 2000 {
+		t.Fatalf("there are %d texts to drop", n)
+	}
+	undo()
+	defer file.Pretend(made, "DROP TABLE dropped;")()
 	if err := mustOpen(t, path, schema(t)).Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,9 @@ func (d *Directory) removeMecha(t *engine.Tx, r *relay.RemoveMecha) (engine.None
 	if err := d.RaiseKeysVersion(t); err != nil {
 		return engine.None{}, err
 	}
+	if err := mustHaveNoLiveKey(t, "mecha", int64(id)); err != nil {
+		return engine.None{}, err
+	}
 	return engine.None{}, d.raiseRevision(t, id, r.At, r.At.UnixMilli())
 }
 

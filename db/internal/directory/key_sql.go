@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -306,7 +307,19 @@ func (d *Directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, err
 	if err != nil {
 		return nil, err
 	}
-	return k, d.RaiseKeysVersion(t)
+	if err := d.RaiseKeysVersion(t); err != nil {
+		return nil, err
+	}
+	return k, mustHaveNoLiveKey(t, "id", int64(k.Number))
+}
+
+// mustHaveNoLiveKey reads back that the keys whose column has a value are revoked: somebody relies on it.
+func mustHaveNoLiveKey(t *engine.Tx, column string, value int64) error {
+	live, err := t.C.Number("SELECT EXISTS (SELECT 1 FROM mecha_key WHERE "+column+" = ? AND revoked_at IS NULL)", value)
+	if err == nil && live != 0 {
+		err = errors.New("the database did not keep that the key is revoked: relay check may say why")
+	}
+	return err
 }
 
 // keyUse stores, about once a minute, when keys were last used.
