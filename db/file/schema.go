@@ -151,9 +151,9 @@ func (i Info) steps(path, schema string) ([]string, error) {
 }
 
 // tables are the names of all tables of schema 1. The upgrades name those that they make.
-var tables = strings.Fields("attempt audit clock_ahead conversation_limit counting dormant entry_nonce exchange joined " +
-	"kept_nonce key_use learned learner mecha mecha_key message nonce_page origin participant payload profile progress " +
-	"push receipt received replica reply search sent setting unlisted word word_hash " +
+var tables = strings.Fields("attempt audit clock_ahead conversation_limit counting dormant entry_nonce exchange " +
+	"joined kept_nonce key_use learned learner mecha mecha_key message nonce_page origin participant payload profile " +
+	"progress push receipt received replica reply search sent setting unlisted word word_hash " +
 	"_litestream_lock _litestream_seq") // Litestream makes these two in each database that it copies
 
 var createdTable = regexp.MustCompile(`(?i)\bCREATE TABLE (\w+)`)
