@@ -1,13 +1,13 @@
 package main
 
 import (
-	"os"
-	"os/exec"
+	"bytes"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"relay/cmd"
 	"relay/http/docs"
 )
 
@@ -18,9 +18,10 @@ func TestREADMEWorker(t *testing.T) {
 	serve(t)
 	worker := block(t, "README.md", "sh", "relay listen --reply")
 	start(t, "sh", "-c", strings.Replace(worker, "\nrelay ", "\nexec relay ", 1)) // one process, to be ended
-	for end := time.Now().Add(time.Minute); exec.Command(os.Args[0], "mecha", "show", "clock^demo").Run() != nil; time.Sleep(10 * time.Millisecond) {
+	var out, stderr bytes.Buffer
+	for end := time.Now().Add(time.Minute); cmd.Run(t.Context(), schema, []string{"mecha", "show", "clock^demo"}, nil, &out, &stderr) != 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the worker registers nobody")
+			t.Fatalf("the worker registers nobody: %s", &stderr)
 		}
 	}
 	got := run(t, block(t, "README.md", "sh", "relay ask"), "sh", "-s")

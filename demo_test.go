@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 func TestREADMEDemo(t *testing.T) {
 	changing := regexp.MustCompile(`msg_[0-9a-z]{26}`)
 	shown := strings.TrimPrefix(block(t, "README.md", "text", "$ relay demo"), "$ relay demo\n")
-	printed := run(t, "", os.Args[0], "demo")
+	printed := runRelay(t, "demo")
 	rest := changing.ReplaceAllString(printed, "•")
 	for line := range strings.Lines(changing.ReplaceAllString(shown, "•")) {
 		_, after, found := strings.Cut(rest, "\n"+line)

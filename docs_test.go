@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -87,32 +88,50 @@ func headingAnchors(text string) map[string]bool {
 // them, also while a ring is taken off. What a server shows is told by
 // TestNoLinkOfTheSiteIsDead.
 func TestNoLinkBetweenFilesIsDead(t *testing.T) {
+	known := map[string]linked{}
 	for off := range ringFolders {
-		checkLinks(t, off)
+		checkLinks(t, known, off)
 	}
-	if links := checkLinks(t, ""); links < 60 {
+	if links := checkLinks(t, known, ""); links < 60 {
 		t.Errorf("only %d links were found", links)
 	}
 }
 
+// linked is what a Markdown file links to, and the sections that it has.
+type linked struct {
+	links   [][]string
+	anchors map[string]bool
+}
+
+// link finds the target of a link.
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// without returns what a file has without a ring, which is known already if no mark of the file names
+// the ring.
+func without(t *testing.T, known map[string]linked, file, off string) linked {
+	t.Helper()
+	text, key := raw(t, file), file
+	if strings.Contains(text, "<!-- "+off) {
+		key += " " + off
+	}
+	if known[key].anchors == nil {
+		text = outside(docs.Present(text, func(ring string) bool { return ring != off && docs.Has(ring) }))
+		known[key] = linked{link.FindAllStringSubmatch(text, -1), headingAnchors(text)}
+	}
+	return known[key]
+}
+
 // checkLinks checks the links between the files that there are without a ring, and returns
 // how many there are.
-func checkLinks(t *testing.T, off string) (links int) {
+func checkLinks(t *testing.T, known map[string]linked, off string) (links int) {
 	t.Helper()
 	gone := func(file string) bool { return off != "" && within(file, ringFolders[off]) }
-	texts := map[string]string{}
-	text := func(file string) string {
-		if texts[file] == "" {
-			texts[file] = outside(docs.Present(raw(t, file), func(ring string) bool { return ring != off && docs.Has(ring) }))
-		}
-		return texts[file]
-	}
 	isPage := map[string]bool{}
 	for _, file := range pageFiles(t) {
 		isPage[file] = true
 	}
 	for _, file := range slices.DeleteFunc(markdownFiles(t), gone) {
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text(file), -1) {
+		for _, m := range without(t, known, file, off).links {
 			if strings.HasPrefix(m[1], "https://") {
 				continue
 			}
@@ -124,7 +143,7 @@ func checkLinks(t *testing.T, off string) (links int) {
 			}
 			if _, err := os.Stat(path); err != nil || gone(path) {
 				t.Errorf("%s: without ring %q the link %s leads to no file", file, off, m[1])
-			} else if anchor != "" && !headingAnchors(text(path))[anchor] {
+			} else if anchor != "" && !without(t, known, path, off).anchors[anchor] {
 				t.Errorf("%s: without ring %q the link %s leads to no section", file, off, m[1])
 			}
 			if isPage[file] && to != "" && !isPage[path] && filepath.Ext(to) != ".png" {
@@ -218,11 +237,10 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 			args := strings.Fields(words.FindString(line))
 			key := strings.Join(args, " ")
 			if help[key] == "" {
-				out, err := exec.Command(os.Args[0], append(args, "--help")...).Output()
-				if err != nil || !strings.Contains(string(out), "\n  relay "+args[0]) {
+				help[key] = runRelay(t, append(args, "--help")...)
+				if !strings.Contains(help[key], "\n  relay "+args[0]) {
 					t.Errorf("%s: %q: there is no such command", file, line)
 				}
-				help[key] = string(out)
 			}
 			for _, f := range flag.FindAllStringSubmatch(line, -1) {
 				if !strings.Contains(help[key], "--"+f[1]) {
@@ -310,7 +328,9 @@ func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 		}
 	})
 	t.Run("python", func(t *testing.T) {
-		need(t, "python3")
+		if need(t, "python3"); !scratch.Long(t) {
+			t.Skip("one language does; -long runs both")
+		}
 		all := examples(t, "python")
 		script := regexp.MustCompile(`(?m)^call\(.*\)$`).ReplaceAllString(strings.Join(all, ""), "print($0)")
 		out := run(t, given+script, "python3", "-")

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"relay/cmd"
+	"relay/cmd/relaytest"
 	"relay/db/relay"
 	"relay/db/scratch"
 	"relay/http/docs"
@@ -134,18 +135,22 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// start runs a program until the test is over, and gives what it prints.
-func start(t *testing.T, name string, args ...string) io.Reader {
+// runRelay runs a command of relay in this process, and returns what it prints.
+func runRelay(t *testing.T, args ...string) string {
 	t.Helper()
-	return startInto(t, (*exec.Cmd).StdoutPipe, name, args...)
+	var out, stderr bytes.Buffer
+	if code := cmd.Run(t.Context(), schema, args, strings.NewReader(""), &out, &stderr); code != 0 {
+		t.Fatalf("relay %s: exit %d\n%s%s", args, code, &out, &stderr)
+	}
+	return out.String()
 }
 
-// startInto is start, and gives what comes from a pipe of the program.
-func startInto(t *testing.T, pipe func(*exec.Cmd) (io.ReadCloser, error), name string, args ...string) io.Reader {
+// start runs a program until the test is over, and returns what it prints.
+func start(t *testing.T, name string, args ...string) io.Reader {
 	t.Helper()
 	ctx, stop := inTime(t)
 	c := exec.CommandContext(ctx, name, args...)
-	out, err := pipe(c)
+	out, err := c.StdoutPipe()
 	if err != nil || c.Start() != nil {
 		t.Fatalf("cannot start %s", name)
 	}
@@ -168,27 +173,15 @@ func asRelay(t *testing.T) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// serve starts a server for the commands of the test, and returns its url, and the keys of alice^demo and
+// serve starts a relay in this process for the commands of the test, and returns its url, and the keys of alice^demo and
 // bob^demo.
 func serve(t *testing.T, flags ...string) (known map[string]string) {
 	t.Helper()
-	t.Setenv("RELAY_DB", filepath.Join(t.TempDir(), "relay.db"))
-	log := bufio.NewScanner(startInto(t, (*exec.Cmd).StderrPipe, os.Args[0],
-		append([]string{"serve", "--log-format", "json", "--addr", "127.0.0.1:0"}, flags...)...))
-	known = map[string]string{}
-	for known["url"] == "" {
-		var line struct{ URL string }
-		if !log.Scan() || json.Unmarshal(log.Bytes(), &line) != nil {
-			t.Fatalf("the server does not say where it serves: %q, %v", log.Text(), log.Err())
-		}
-		known["url"] = line.URL
-	}
-	go func() { // the server must not wait for a reader of its log
-		for log.Scan() {
-		}
-	}()
-	t.Setenv("RELAY_URL", known["url"])
-	keys := run(t, "", os.Args[0], "key", "create", "alice^demo", "bob^demo", "--json", "--label", "dev", "--expires", "7d")
+	t.Setenv("RELAY_DB", filepath.Join(scratch.Dir(t), "relay.db"))
+	url := relaytest.Start(t, append(flags, "--db", os.Getenv("RELAY_DB"))...).URL
+	t.Setenv("RELAY_URL", url)
+	known = map[string]string{"url": url}
+	keys := runRelay(t, "key", "create", "alice^demo", "bob^demo", "--json", "--label", "dev", "--expires", "7d")
 	for line := range strings.Lines(keys) {
 		var k struct {
 			Address string `json:"mecha_id"`
@@ -245,6 +238,8 @@ func TestSigningPrograms(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			if need(t, command[0]); language == "sh" {
 				need(t, "openssl")
+			} else if !scratch.Long(t) {
+				t.Skip("one language does; -long runs all")
 			}
 			if got := strings.TrimSpace(run(t, block(t, file, language, nonce), command[0], command[1:]...)); got != want {
 				t.Errorf("the example prints %q, not %q", got, want)
@@ -273,9 +268,9 @@ func TestREADMEInstall(t *testing.T) {
 // may add links and code marks.
 func TestSettingsPage(t *testing.T) {
 	const file = pages + "settings.md"
-	help := strings.Replace(run(t, "", os.Args[0], "serve", "--help"), "-h, --help", "", 1) // not a setting
-	help = regexp.MustCompile(`\n {20,}`).ReplaceAllString(help, " ")                       // the lines of one flag
-	flags := map[string][]string{}                                                          // text and default
+	help := strings.Replace(runRelay(t, "serve", "--help"), "-h, --help", "", 1) // not a setting
+	help = regexp.MustCompile(`\n {20,}`).ReplaceAllString(help, " ")            // the lines of one flag
+	flags := map[string][]string{}                                               // text and default
 	line := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)(?: \S+)? {2,}(.*?)(?: \(default "?(.*?)"?\))?$`)
 	for _, f := range line.FindAllStringSubmatch(help, -1) {
 		flags[f[1]] = f[2:]
@@ -353,7 +348,7 @@ func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
 }
 
 // The block of the first message is pasted; then bob receives with the listener
-// of the page on sockets.
+// of the page on sockets, which the usual form only compiles.
 func TestREADMEFirstMessage(t *testing.T) {
 	need(t, "sh", "curl", "openssl", "awk", "go")
 	asRelay(t)
@@ -366,9 +361,15 @@ func TestREADMEFirstMessage(t *testing.T) {
 	if got := run(t, steps, "sh", "-s"); strings.Count(got, `{"message_id"`) != sent*sent {
 		t.Errorf("%d messages are sent and read, but this is printed:\n%s", sent, got)
 	}
+	source, listen := write(t, "listen.go", block(t, pages+"sockets.md", "go", "// listen.go")), os.DevNull
+	if scratch.Long(t) {
+		listen = filepath.Join(t.TempDir(), "listen.exe")
+	}
+	run(t, "", "go", "build", "-o", listen, source)
+	if listen == os.DevNull {
+		return
+	}
 	t.Setenv("RELAY_KEY", known["bob^demo"])
-	listen := filepath.Join(t.TempDir(), "listen.exe")
-	run(t, "", "go", "build", "-o", listen, write(t, "listen.go", block(t, pages+"sockets.md", "go", "// listen.go")))
 	heard := bufio.NewScanner(start(t, listen, strings.Replace(known["url"], "http", "ws", 1)+"/api/v1/ws/mecha/bob^demo"))
 	for _, want := range want {
 		if !heard.Scan() || !strings.HasSuffix(heard.Text(), want) {

@@ -65,7 +65,7 @@ func runWithoutPoller() (wait func() int) {
 		}
 		args = append(args, "-"+f.Name+"="+f.Value.String())
 	})
-	if !scratch.IsLong() && flag.Lookup("test.run").Value.String() == "" {
+	if !scratch.LongAll() && flag.Lookup("test.run").Value.String() == "" {
 		args = append(args, "-test.run="+testsOfReading())
 	}
 	var said bytes.Buffer
