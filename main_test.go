@@ -63,7 +63,8 @@ var house = []row{
 	{"db/measure", "", "os net github.com golang.org modernc.org database"},
 	{"db/relay", "db/strict", "os net/http github.com golang.org modernc.org database"},
 	{"db/strict", "", "os net github.com golang.org modernc.org database"},
-	{"db/scratch", "", "github.com golang.org modernc.org database"}, // imported by tests alone
+	{"db/scratch/wire", "db/scratch", "github.com golang.org modernc.org database"}, // imported by tests alone
+	{"db/scratch", "", "github.com golang.org modernc.org database"},                // imported by tests alone
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"contrib/sbom", "", "net github.com golang.org modernc.org database"},
 }

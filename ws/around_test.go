@@ -98,7 +98,7 @@ func readData(in io.Reader) error {
 	return err
 }
 
-// drops gives its bytes one by one, and between them says that nothing is there, as a socket
+// drops returns its bytes one by one, and between them says that nothing is there, as a socket
 // does that the poller waits for.
 type drops struct {
 	bytes []byte

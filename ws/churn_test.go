@@ -20,7 +20,7 @@ func TestChurnDisturbsNoListener(t *testing.T) {
 
 func churn(t *testing.T, r *testRelay) {
 	const listeners, churners = 2, 4 // of each recipient
-	messages, cycles := scratch.Amount(t, 100, 5000), scratch.Amount(t, 40, 1250)
+	messages, cycles := scratch.Amount(t, 50, 5000), scratch.Amount(t, 32, 1250)
 	alice := r.mustIssue("alice^test")
 	var senders, all sync.WaitGroup
 	for i := range 2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 // client is a WebSocket as a foreign implementation speaks it.
 type client struct {
 	*websocket.Conn
+	below net.Conn
 	t     testing.TB
 	r     *testRelay
 	acks  sync.Map // by message id: the latest ack that was sent, as text

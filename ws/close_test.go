@@ -2,8 +2,6 @@ package ws_test
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 	"relay/ws"
 )
 
@@ -80,99 +79,85 @@ func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 // After the relay's close frame, the peer's answer ends the connection at once, while one who
 // does not answer is still waited for.
 func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { // the drain ends after the test has lost its patience
-		c.WriteTimeout = 2 * patience
-		c.SetDrain(2 * patience)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { // the drain ends after the test has lost its patience
+			c.WriteTimeout = 2 * patience
+			c.SetDrain(2 * patience)
+		})
+		alice, bob := r.mustPair()
+		c, silent := r.mustUpgrade(bob, ""), r.mustUpgrade(alice, "")
+		closed := make(chan struct{})
+		go func() { r.hub.Close(ctx); close(closed) }()
+		body := c.expectFrame(opClose)
+		silent.expectFrame(opClose)
+		c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // frames that are under way may still come
+		c.expectEnd()
+		eventually(t, "the relay is done with the one who has answered", func() bool { return !r.hub.Online(bob.Mecha.Number) })
+		if !r.hub.Online(alice.Mecha.Number) {
+			t.Error("the relay did not wait for the one who has not answered")
+		}
+		silent.mustWrite(masked(fin|opClose, body))
+		silent.expectEnd()
+		<-closed
 	})
-	alice, bob := r.mustPair()
-	c, silent := r.mustUpgrade(bob, ""), r.mustUpgrade(alice, "")
-	closed := make(chan struct{})
-	go func() { r.hub.Close(ctx); close(closed) }()
-	body := c.expectFrame(opClose)
-	silent.expectFrame(opClose)
-	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // frames that are under way may still come
-	c.expectEnd()
-	eventually(t, "the relay is done with the one who has answered", func() bool { return !r.hub.Online(bob.Mecha.Number) })
-	if !r.hub.Online(alice.Mecha.Number) {
-		t.Error("the relay did not wait for the one who has not answered")
-	}
-	silent.mustWrite(masked(fin|opClose, body))
-	silent.expectEnd()
-	<-closed
 }
 
 // Acknowledgements that the client sent before it saw that the relay stops count: the
 // store takes them until the connection is closed.
 func TestAcknowledgementsAfterTheRelaysCloseFrameCount(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, drainLong)
-	alice, bob := r.mustPair()
-	const n = 700 // more than may be due at once
-	r.mustSendMany(alice, "bob^test", n)
-	c := r.mustUpgrade(bob, "sync_limit=0&events=acks")
-	acks := ""
-	for _, id := range r.received(bob) {
-		acks += masked(fin|opText, ackOf(string(id)))
-	}
-	closed := make(chan struct{})
-	go func() { r.hub.Close(ctx); close(closed) }()
-	body := c.expectFrame(opClose)
-	c.mustWrite(acks, masked(fin|opClose, body))
-	c.expectEnd() // and no answer comes after the close frame
-	<-closed
-	for _, id := range r.received(bob) {
-		r.expectState(bob, id, relay.Acknowledged)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, drainLong)
+		alice, bob := r.mustPair()
+		const n = 700 // more than may be due at once
+		r.mustSendMany(alice, "bob^test", n)
+		c := r.mustUpgrade(bob, "sync_limit=0&events=acks")
+		acks := ""
+		for _, id := range r.received(bob) {
+			acks += masked(fin|opText, ackOf(string(id)))
+		}
+		closed := make(chan struct{})
+		go func() { r.hub.Close(ctx); close(closed) }()
+		body := c.expectFrame(opClose)
+		c.mustWrite(acks, masked(fin|opClose, body))
+		c.expectEnd() // and no answer comes after the close frame
+		<-closed
+		for _, id := range r.received(bob) {
+			r.expectState(bob, id, relay.Acknowledged)
+		}
+	})
 }
 
 // A slow reader has much before it that the network holds. It sees 1001 all the same,
 // though it acknowledges while it reads: on a connection that is closed already, the
 // network would answer that with a reset.
 func TestASlowReaderSees1001(t *testing.T) {
-	t.Parallel()
 	for name, serve := range map[string]func(testing.TB, ...func(*ws.Config)) *testRelay{"TCP": mustServe, "TLS": mustServeTLS} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inTime(t, seconds, func(t *testing.T, drain time.Duration) (error, bool) {
-				return slowReaderSees1001(serve(t, func(c *ws.Config) { c.WriteTimeout = patience; c.SetDrain(drain) }), drain)
+			wire.Bubble(t, func(t *testing.T) {
+				r := serve(t, func(c *ws.Config) { c.WriteTimeout = patience })
+				alice, bob := r.mustPair()
+				r.mustSendBig(alice, "bob^test")
+				c := r.mustBeDeaf(bob, "sync_limit=1000")
+				c.expectFrame(opText)
+				closed := make(chan struct{})
+				go func() { r.hub.Close(ctx); close(closed) }()
+				frames := 0
+				for op := opText; op != opClose; frames++ {
+					var err error
+					if op, _, err = c.frame(); err != nil {
+						t.Fatalf("after %d frames: %v", frames, err)
+					}
+					time.Sleep(900 * time.Millisecond) // of the second after which a silent peer is cut
+					c.mustWrite(masked(fin|opText, ackOf("x")))
+				}
+				if frames < 3 {
+					t.Errorf("the network held %d frames: nothing was tested", frames)
+				}
+				c.mustWrite(masked(fin|opClose, closeBody(1001, "")))
+				<-closed
 			})
 		})
 	}
-}
-
-// slowReaderSees1001 is late if the reader was silent for so long that the relay may have ended the connection.
-func slowReaderSees1001(r *testRelay, drain time.Duration) (err error, late bool) {
-	alice, bob := r.mustPair()
-	r.mustSendBig(alice, "bob^test")
-	c := r.mustBeDeaf(bob, "sync_limit=1000")
-	op, _, err := c.frame()
-	if err != nil || op != opText {
-		r.t.Fatalf("got frame %x, %v", op, err)
-	}
-	closed := make(chan struct{})
-	go func() { r.hub.Close(ctx); close(closed) }()
-	began, spoke := time.Now(), time.Now()
-	answer := masked(fin|opText, ackOf("x"))
-	for n := 0; op != opClose; n++ {
-		if op, _, err = c.frame(); err == nil {
-			<-time.After(50 * time.Millisecond)
-			_, err = io.WriteString(c, answer)
-		}
-		late = late || time.Since(spoke) > drain/2
-		if err != nil {
-			return fmt.Errorf("after %d frames and %v: %w", n, time.Since(began), err), late
-		}
-		spoke = time.Now()
-	}
-	answer = masked(fin|opClose, closeBody(1001, ""))
-	c.noteCloses(answer)
-	_, err = io.WriteString(c, answer)
-	late = late || time.Since(spoke) > drain/2
-	if err == nil || !late {
-		<-closed
-	}
-	return err, late
 }
 
 func TestShutdownSays1001(t *testing.T) {
@@ -192,51 +177,54 @@ func TestShutdownSays1001(t *testing.T) {
 // Nobody keeps the relay from stopping: not one who reads nothing, not one who
 // does not answer, not one who has been throttled.
 func TestShutdownCutsThoseWhoDoNotGo(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.WriteTimeout = 0.01, 1, time.Minute })
-	alice, bob := r.mustPair()
-	deaf := r.mustUpgrade(bob, "")
-	deaf.Conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(4096)
-	throttled := r.mustUpgrade(alice, "")
-	throttled.mustWrite(strings.Repeat(masked(fin|opPing, ""), 3)) // at once: what the relay has not read when it cuts would make the end a reset
-	throttled.expectFrame(opPong)
-	silent := r.mustUpgrade(alice, "")
-	for range 16 {
-		r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("x", 1<<20-100)+`"}`)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	r.hub.Close(ctx)
-	if d := time.Since(began); d > time.Minute/2 { // it would be a minute, and ages for the throttled one
-		t.Errorf("Close took %v", d)
-	}
-	if n := goroutinesLeft(r.mine); n > 0 {
-		t.Errorf("%d goroutines are left", n)
-	}
-	silent.expectClose(1001)
-	throttled.expectClose(1001)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.WriteTimeout = 0.01, 1, time.Minute })
+		alice, bob := r.mustPair()
+		deaf := r.mustUpgrade(bob, "")
+		deaf.Conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(4096)
+		throttled := r.mustUpgrade(alice, "")
+		throttled.mustWrite(strings.Repeat(masked(fin|opPing, ""), 3)) // at once: what the relay has not read when it cuts would make the end a reset
+		throttled.expectFrame(opPong)
+		silent := r.mustUpgrade(alice, "")
+		for range 16 {
+			r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("x", 1<<20-100)+`"}`)
+		}
+		ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		r.hub.Close(ctx)
+		if d := time.Since(began); d > 1500*time.Millisecond { // it would be a minute, and ages for the throttled one
+			t.Errorf("Close took %v", d)
+		}
+		if n := goroutinesLeft(r.mine); n > 0 {
+			t.Errorf("%d goroutines are left", n)
+		}
+		silent.expectClose(1001)
+		throttled.expectClose(1001)
+	})
 }
 
 // Once Close has returned, nobody reads from the store: it may be closed.
 func TestHubCloseWaitsForThoseWhoRead(t *testing.T) {
-	t.Parallel()
-	reading, goOn := make(chan struct{}), make(chan struct{})
-	r := mustServe(t, func(c *ws.Config) {
-		c.Store = &store{DB: c.Store.(*db.DB), before: func() { close(reading); <-goOn }}
+	wire.Bubble(t, func(t *testing.T) {
+		reading, goOn := make(chan struct{}), make(chan struct{})
+		r := mustServe(t, func(c *ws.Config) {
+			c.Store = &store{DB: c.Store.(*db.DB), before: func() { close(reading); <-goOn }}
+		})
+		_, bob := r.mustPair()
+		r.mustDial(bob, "")
+		<-reading
+		now, cancel := context.WithCancel(ctx)
+		cancel()
+		closed := make(chan struct{})
+		go func() { r.hub.Close(now); close(closed) }()
+		time.Sleep(time.Minute)
+		select {
+		case <-closed:
+			t.Error("Close returned while a page was being read")
+		default:
+		}
+		close(goOn)
+		<-closed
 	})
-	_, bob := r.mustPair()
-	r.mustDial(bob, "")
-	<-reading
-	now, cancel := context.WithCancel(ctx)
-	cancel()
-	closed := make(chan struct{})
-	go func() { r.hub.Close(now); close(closed) }()
-	select {
-	case <-closed:
-		t.Error("Close returned while a page was being read")
-	case <-time.After(100 * time.Millisecond):
-	}
-	close(goOn)
-	<-closed
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 	"relay/http"
 	"relay/http/apitest"
 	"relay/http/documents"
@@ -36,21 +37,22 @@ type described struct {
 // and closes with each of its codes; there are no others. What this test reads is held
 // against the document like what all tests of this package read (client.Read, raw.frame).
 func TestFramesAndCloseCodesAreThoseOfTheDocument(t *testing.T) {
-	t.Parallel()
-	var doc described
-	if err := json.Unmarshal(documents.AsyncAPI("test"), &doc); err != nil {
-		t.Fatal(err)
-	}
-	r := mustServe(t)
-	kinds := r.everyFrame()
-	if got, want := slices.Sorted(maps.Keys(doc.Channels.Socket.Messages)), slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, want) {
-		t.Errorf("the document has frames %v, the relay %v", got, want)
-	}
-	codes := r.everyClose()
-	if got, want := slices.Sorted(maps.Keys(doc.Channels.Socket.Codes)), slices.Sorted(maps.Keys(codes)); !slices.Equal(got, want) {
-		t.Errorf("the document has close codes %v, the relay %v", got, want)
-	}
-	t.Logf("%d kinds of frames, %d close codes: all seen, none undescribed", len(kinds), len(codes))
+	wire.Bubble(t, func(t *testing.T) {
+		var doc described
+		if err := json.Unmarshal(documents.AsyncAPI("test"), &doc); err != nil {
+			t.Fatal(err)
+		}
+		r := mustServe(t)
+		kinds := r.everyFrame()
+		if got, want := slices.Sorted(maps.Keys(doc.Channels.Socket.Messages)), slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, want) {
+			t.Errorf("the document has frames %v, the relay %v", got, want)
+		}
+		codes := r.everyClose()
+		if got, want := slices.Sorted(maps.Keys(doc.Channels.Socket.Codes)), slices.Sorted(maps.Keys(codes)); !slices.Equal(got, want) {
+			t.Errorf("the document has close codes %v, the relay %v", got, want)
+		}
+		t.Logf("%d kinds of frames, %d close codes: all seen, none undescribed", len(kinds), len(codes))
+	})
 }
 
 // everyFrame has the relay send each kind of frame, and gives the kinds with those of clients.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 )
 
 // expectReceipt reads a receipt, and sees that it says what the record says.
@@ -66,23 +67,24 @@ func TestReceiptsTellTheSenderOfEachChangeOnce(t *testing.T) {
 }
 
 func TestExpiryIsReceipted(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	c := r.mustDial(alice, "events=receipts")
-	soon := func(m *relay.SendMessage) { m.ExpiresAt = r.soon() }
-	queued, delivered, done := r.mustSend(alice, "bob^test", `{}`, soon), r.mustSend(alice, "bob^test", `{}`, soon), r.mustSend(alice, "bob^test", `{}`, soon)
-	r.mustDeliver(bob, delivered)
-	r.mustAck(bob, done, "completed")
-	c.expectReceipt(delivered, relay.Delivered, "", "")
-	c.expectReceipt(done, relay.Acknowledged, "completed", "")
-	r.advance(2 * time.Minute) // past the time of the last one, too
-	c.expectReceipt(queued, relay.Expired, "", "")
-	c.expectReceipt(delivered, relay.Expired, "", "")
-	if err := r.ack(bob, queued, "completed"); relay.ErrorCode(err) != relay.MessageExpired {
-		t.Fatal(err)
-	}
-	c.expectNothing()
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		c := r.mustDial(alice, "events=receipts")
+		soon := func(m *relay.SendMessage) { m.ExpiresAt = r.soon() }
+		queued, delivered, done := r.mustSend(alice, "bob^test", `{}`, soon), r.mustSend(alice, "bob^test", `{}`, soon), r.mustSend(alice, "bob^test", `{}`, soon)
+		r.mustDeliver(bob, delivered)
+		r.mustAck(bob, done, "completed")
+		c.expectReceipt(delivered, relay.Delivered, "", "")
+		c.expectReceipt(done, relay.Acknowledged, "completed", "")
+		r.advance(2 * time.Minute) // past the time of the last one, too
+		c.expectReceipt(queued, relay.Expired, "", "")
+		c.expectReceipt(delivered, relay.Expired, "", "")
+		if err := r.ack(bob, queued, "completed"); relay.ErrorCode(err) != relay.MessageExpired {
+			t.Fatal(err)
+		}
+		c.expectNothing()
+	})
 }
 
 func TestReceiptsGoToTheSenderAlone(t *testing.T) {

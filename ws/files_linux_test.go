@@ -1,6 +1,7 @@
 package ws_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/ws"
 )
 
@@ -20,7 +22,7 @@ const fewFiles = "RELAY_WS_TEST_FEW_FILES"
 func TestHalfFramesOfSomeLockOutNobody(t *testing.T) {
 	if os.Getenv(fewFiles) == "" {
 		t.Parallel()
-		child := exec.Command("sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.short")
+		child := exec.Command("sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.short", fmt.Sprintf("-long=%v", scratch.IsLong()))
 		child.Env = append(os.Environ(), fewFiles+"=1")
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -41,12 +43,12 @@ func TestHalfFramesOfSomeLockOutNobody(t *testing.T) {
 	r.mustSendBig(bob, "alice^test")
 	slow := r.mustBeDeaf(alice, "sync_limit=1000")
 	var read []relay.MessageID
-	for range bigMessages { // about 4 MB/s: some writes wait, and none for long
+	for range r.bigMessages() { // about 4 MB/s: some writes wait, and none for long
 		id, err := slow.readMessage()
 		if err != nil {
 			t.Fatalf("the slow reader was cut after %d messages: %v", len(read), err)
 		}
-		if read = append(read, id); len(read)%16 == 0 {
+		if read = append(read, id); len(read)%scratch.Amount(t, 64, 16) == 0 {
 			<-time.After(250 * time.Millisecond)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 	"relay/ws"
 )
 
@@ -61,66 +62,69 @@ func TestAKeyRevokedByAnotherProcessEndsItsConnections(t *testing.T) {
 }
 
 func TestAKeyThatExpiresEndsItsConnections(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	r.mustPair()
-	k, err := r.Issue(&relay.IssueKey{At: r.now(), Address: "bob^test", ExpiresAt: r.soon()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := r.mustDial(k, "")
-	c.expectNothing()
-	r.advance(time.Minute)
-	if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
-		t.Errorf("reason %q", reason)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		r.mustPair()
+		k, err := r.Issue(&relay.IssueKey{At: r.now(), Address: "bob^test", ExpiresAt: r.soon()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := r.mustDial(k, "")
+		c.expectNothing()
+		r.advance(time.Minute)
+		if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
+			t.Errorf("reason %q", reason)
+		}
+	})
 }
 
 // A rotated key goes on for its overlap, and no longer: also on a connection
 // that was open before.
 func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	before := r.mustDial(bob, "")
-	_, ended, stop, err := r.hub.Watch(bob.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	next, err := r.Issue(&relay.IssueKey{At: r.now(), Replaces: bob.ID, Overlap: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, fresh := r.mustDial(bob, ""), r.mustDial(next, "")
-	for _, c := range []*client{before, after, fresh} {
-		c.expectNothing()
-	}
-	r.advance(time.Minute)
-	for _, c := range []*client{before, after} {
-		if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
-			t.Errorf("reason %q", reason)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		before := r.mustDial(bob, "")
+		_, ended, stop, err := r.hub.Watch(bob.Key)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := <-ended; relay.ErrorCode(err) != relay.KeyExpired {
-		t.Errorf("the long-poll ended with %v", err)
-	}
-	fresh.expectMessage(r.mustSend(alice, "bob^test", `{}`))
+		defer stop()
+		next, err := r.Issue(&relay.IssueKey{At: r.now(), Replaces: bob.ID, Overlap: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, fresh := r.mustDial(bob, ""), r.mustDial(next, "")
+		for _, c := range []*client{before, after, fresh} {
+			c.expectNothing()
+		}
+		r.advance(time.Minute)
+		for _, c := range []*client{before, after} {
+			if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
+				t.Errorf("reason %q", reason)
+			}
+		}
+		if err := <-ended; relay.ErrorCode(err) != relay.KeyExpired {
+			t.Errorf("the long-poll ended with %v", err)
+		}
+		fresh.expectMessage(r.mustSend(alice, "bob^test", `{}`))
+	})
 }
 
 // A connection learns of the end that its key was given, without another one
 // that was opened after it.
 func TestARotatedKeyEndsAConnectionThatIsAlone(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	_, bob := r.mustPair()
-	c := r.mustDial(bob, "")
-	if _, err := r.Issue(&relay.IssueKey{At: time.Now(), Replaces: bob.ID, Overlap: 300 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
-	if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
-		t.Errorf("reason %q", reason)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		_, bob := r.mustPair()
+		c := r.mustDial(bob, "")
+		if _, err := r.Issue(&relay.IssueKey{At: time.Now(), Replaces: bob.ID, Overlap: 300 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
+			t.Errorf("reason %q", reason)
+		}
+	})
 }
 
 // Whenever the revocation falls into a handshake, no connection outlives it.
@@ -169,25 +173,26 @@ func TestAClosedHubTakesNobody(t *testing.T) {
 
 // However many close it, each returns when it is over.
 func TestCloseMayBeCalledByMany(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 0 })
-	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 50)
-	for range 5 {
-		r.mustDial(bob, "sync_limit=10").expect("message")
-	}
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // nobody answers the close frame
-			defer cancel()
-			r.hub.Close(ctx)
-			if n := goroutinesLeft(r.mine); n > 0 {
-				t.Errorf("Close returned with %d goroutines left", n)
-			}
-		})
-	}
-	wg.Wait()
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 0 })
+		alice, bob := r.mustPair()
+		r.mustSendMany(alice, "bob^test", 50)
+		for range 5 {
+			r.mustDial(bob, "sync_limit=10").expect("message")
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // nobody answers the close frame
+				defer cancel()
+				r.hub.Close(ctx)
+				if n := goroutinesLeft(r.mine); n > 0 {
+					t.Errorf("Close returned with %d goroutines left", n)
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 func TestConnectingWhileTheHubCloses(t *testing.T) {

@@ -138,6 +138,13 @@ func leftAtRest() left {
 	return last
 }
 
+// in returns the relay to a subtest.
+func (r *testRelay) in(t testing.TB) *testRelay {
+	c := *r
+	c.t = t
+	return &c
+}
+
 // forgetful drops cleanups: each connection is closed where it is opened, so that
 // thousands are not kept until the end of the test.
 type forgetful struct{ testing.TB }
@@ -172,13 +179,13 @@ const leftPerCycle = 128
 // goroutine, no file, no place in the hub, no memory.
 func TestNoConnectionLeavesAnythingBehind(t *testing.T) {
 	rates := func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 }
-	t.Run("TCP", func(t *testing.T) { leavesNothing(t, mustServe(t, rates), scratch.Amount(t, 80, 5000)) })
-	t.Run("TLS", func(t *testing.T) { leavesNothing(t, mustServeTLS(t, rates), scratch.Amount(t, 30, 5000)) })
+	t.Run("TCP", func(t *testing.T) { leavesNothing(t, mustServe(t, rates), scratch.Amount(t, 45, 5000)) })
+	t.Run("TLS", func(t *testing.T) { leavesNothing(t, mustServeTLS(t, rates), scratch.Amount(t, 15, 5000)) })
 }
 
 func leavesNothing(t *testing.T, r *testRelay, cycles int) {
 	_, bob := r.mustPair()
-	r.mustCycle(bob, 8*len(endings)) // files that are opened once, and kept, are open now
+	r.mustCycle(bob, scratch.Amount(t, 3, 8)*len(endings)) // files that are opened once, and kept, are open now
 	before, heapBefore, began := leftAtRest(), heap(), time.Now()
 	r.mustCycle(bob, cycles)
 	took := time.Since(began)

@@ -1,8 +1,6 @@
 package ws_test
 
 import (
-	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"relay/db/relay"
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 	"relay/ws"
 )
 
@@ -102,225 +101,209 @@ func TestManyAtTheDoorAtOnce(t *testing.T) {
 
 // Beyond the rate a socket is not read for a while; nothing is lost or closed.
 func TestFramesBeyondTheRateWait(t *testing.T) {
-	t.Parallel()
-	inTime(t, seconds, framesBeyondTheRate)
-}
-
-// framesBeyondTheRate sends 60 frames at once, of which 10 may come at once and 15 within the scale.
-// It is late if a message was committed only when half of them were due.
-func framesBeyondTheRate(t *testing.T, scale time.Duration) (err error, late bool) {
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 15/scale.Seconds(), 10 })
-	alice, bob := r.mustPair()
-	c, other := r.mustDial(bob, "sync_limit=0"), r.mustDial(bob, "sync_limit=0")
-	began := time.Now()
-	for range 60 {
-		c.send(`{}`)
-	}
-	id := r.mustSend(alice, "bob^test", `{}`)
-	other.expectMessage(id) // nobody else waits
-	late = time.Since(began) > scale
-	answers, messages := 0, 0
-	for range 61 {
-		switch f, next := c.next(); {
-		case next != nil:
-			return next, false
-		case f.Type == "message":
-			messages++
-			if answers > 40 { // those of two times the scale
-				err = fmt.Errorf("the message waited for %d frames", answers)
-			}
-		case f.Code == relay.InvalidFrame:
-			answers++
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 1, 10 })
+		alice, bob := r.mustPair()
+		c, other := r.mustDial(bob, "sync_limit=0"), r.mustDial(bob, "sync_limit=0")
+		began := time.Now()
+		for range 60 {
+			c.send(`{}`)
 		}
-	}
-	if answers != 60 || messages != 1 {
-		return fmt.Errorf("%d answers, %d messages", answers, messages), false
-	}
-	if d := time.Since(began); d < 3*scale { // 50 of them at 15 in the scale
-		return fmt.Errorf("60 frames took %v", d), false
-	}
-	return err, late
+		id := r.mustSend(alice, "bob^test", `{}`)
+		other.expectMessage(id) // nobody else waits
+		var answers, messages []time.Duration
+		for range 61 {
+			f, err := c.next()
+			switch at := time.Since(began); {
+			case err == nil && f.Type == "message":
+				messages = append(messages, at)
+			case err == nil && f.Code == relay.InvalidFrame:
+				answers = append(answers, at)
+			default:
+				t.Fatalf("got %+v, %v", f, err)
+			}
+		}
+		if len(answers) != 60 || len(messages) != 1 || messages[0] != 0 {
+			t.Errorf("%d answers, messages at %v", len(answers), messages)
+		}
+		for i, at := range answers { // 10 at once, then one a second
+			if want := time.Duration(max(i-9, 0)) * time.Second; at != want {
+				t.Errorf("answer %d came after %v, want %v", i, at, want)
+			}
+		}
+	})
 }
 
 // A close frame of the relay does not lift the limit: a client could provoke one by a
 // message that it does not finish.
 func TestTheRateHoldsAfterTheRelaysCloseFrame(t *testing.T) {
-	t.Parallel()
-	inTime(t, seconds, rateAfterTheClose)
-}
-
-// rateAfterTheClose sends 60 frames after the relay's close frame, three times as many as the rate
-// allows while the relay drains. It is late if they were sent when the drain was nearly over.
-func rateAfterTheClose(t *testing.T, drain time.Duration) (err error, late bool) {
-	r := mustServe(t, func(c *ws.Config) {
-		c.FrameRate, c.FrameBurst, c.WriteTimeout = 15/drain.Seconds(), 10, patience
-		c.SetDrain(drain)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) {
+			c.FrameRate, c.FrameBurst, c.WriteTimeout = 15, 10, time.Minute
+			c.SetDrain(time.Second)
+		})
+		_, bob := r.mustPair()
+		c := r.mustUpgrade(bob, "sync_limit=0")
+		c.expectAlive()
+		closed := make(chan struct{})
+		go func() { r.hub.Close(ctx); close(closed) }()
+		body := c.expectFrame(opClose)
+		began := time.Now()
+		c.mustWrite(strings.Repeat(masked(fin|opText, ackOf("x")), 60), masked(fin|opClose, body))
+		c.expectEnd()
+		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second { // 50 of them at 15 a second
+			t.Errorf("60 frames took %v", d)
+		}
+		<-closed
 	})
-	_, bob := r.mustPair()
-	c := r.mustUpgrade(bob, "sync_limit=0")
-	c.expectAlive()
-	closed := make(chan struct{})
-	stopped := time.Now()
-	go func() { r.hub.Close(ctx); close(closed) }()
-	body := c.expectFrame(opClose)
-	began := time.Now()
-	_, err = io.WriteString(c, strings.Repeat(masked(fin|opText, ackOf("x")), 60)+masked(fin|opClose, body))
-	late = time.Since(stopped) > drain/4
-	var rest []byte
-	if err == nil {
-		rest, err = io.ReadAll(c.r)
-	}
-	if d := time.Since(began); err != nil || len(rest) > 0 || d < 3*drain { // 50 of them at 15 in the drain
-		return fmt.Errorf("60 frames took %v, and then came % x, %v", d, rest, err), late
-	}
-	<-closed
-	return nil, false
 }
 
 // A client that waits for its turn is not silent.
 func TestAClientThatWaitsForItsTurnIsNotGivenUp(t *testing.T) {
-	t.Parallel()
-	inTime(t, seconds, waitForTheTurn)
-}
-
-// waitForTheTurn sends three pings, and waits for the last of them three times as long as a client
-// may be silent. It is late if they were not sent in half of that time after the handshake began.
-func waitForTheTurn(t *testing.T, dead time.Duration) (err error, late bool) {
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 2/(3*dead.Seconds()), 1, dead })
-	_, bob := r.mustPair()
-	began := time.Now()
-	c := r.mustUpgrade(bob, "sync_limit=0")
-	_, err = io.WriteString(c, strings.Repeat(masked(fin|opPing, ""), 3))
-	late = time.Since(began) > dead/2
-	for n := 0; n < 3 && err == nil; n++ {
-		var op int
-		if op, _, err = c.frame(); err == nil && op != opPong {
-			err = fmt.Errorf("frame %x, want pong %d", op, n)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 1./60, 1, 20*time.Second })
+		_, bob := r.mustPair()
+		c := r.mustUpgrade(bob, "sync_limit=0")
+		c.SetDeadline(time.Time{})
+		c.mustWrite(strings.Repeat(masked(fin|opPing, ""), 3))
+		for range 3 { // a minute between two of them
+			c.expectFrame(opPong)
 		}
-	}
-	return err, late
+	})
 }
 
 // All sockets of a key share its rate, and each has its turns. The sockets of another
 // key have their own.
 func TestTheSocketsOfAKeyWaitInTurn(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 20, 1 })
-	alice, bob := r.mustPair()
-	const sockets, frames = 4, 15
-	began := time.Now()
-	var wg sync.WaitGroup
-	for range sockets {
-		c := r.mustDial(bob, "sync_limit=0")
-		for range frames {
-			c.send(`{}`)
-		}
-		wg.Go(func() {
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 20, 1 })
+		alice, bob := r.mustPair()
+		const sockets, frames = 4, 15
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range sockets {
+			c := r.mustDial(bob, "sync_limit=0")
 			for range frames {
-				if f, err := c.next(); err != nil || f.Code != relay.InvalidFrame {
-					t.Errorf("got %+v, %v", f, err)
-				}
+				c.send(`{}`)
 			}
-		})
-	}
-	r.mustDial(alice, "sync_limit=0").expectNothing()
-	wg.Wait()
-	if d := time.Since(began); d < 2*time.Second { // 59 of them at 20 a second; with a rate for each it would be 700 ms
-		t.Errorf("%d frames of %d sockets took %v", frames, sockets, d)
-	}
+			wg.Go(func() {
+				for range frames {
+					if f, err := c.next(); err != nil || f.Code != relay.InvalidFrame {
+						t.Errorf("got %+v, %v", f, err)
+					}
+				}
+			})
+		}
+		r.mustDial(alice, "sync_limit=0").expectNothing()
+		wg.Wait()
+		if d := time.Since(began); d < 2900*time.Millisecond || d > 3*time.Second { // 59 of them at 20 a second
+			t.Errorf("%d frames of %d sockets took %v", frames, sockets, d)
+		}
+	})
 }
 
 // A message that was begun must be finished in time. Until then its client may take
 // its time, and pings are answered.
 func TestAMessageThatIsNotFinishedEndsTheConnection(t *testing.T) {
-	t.Parallel()
-	const limit = time.Second // the relay answers a whole message on the goroutine that reads the next one: it needs no time for that
-	r := mustServe(t, func(c *ws.Config) { c.MessageTimeout, c.MaxSocketsPerMecha = limit, 0 })
-	_, bob := r.mustPair()
-	whole := masked(fin|opText, `{"type":"nothing","x":"`+strings.Repeat("x", 5000)+`"}`)
-	var all []*raw
-	for _, part := range []string{whole[:1], whole[:3], whole[:7], whole[:9], whole[:5000], masked(opText, "{"), masked(opText, "{") + masked(fin|opPing, "p"), masked(fin|opPing, "ping")[:8]} {
-		c := r.mustUpgrade(bob, "sync_limit=0")
-		c.mustWrite(whole, part)
-		all = append(all, c)
-	}
-	for _, c := range all {
-		texts := 0
-		op, body, err := c.frame()
-		for ; err == nil && (op == opPong || op == opText); op, body, err = c.frame() {
-			if op == opText {
-				texts++
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		_, bob := r.mustPair()
+		whole := masked(fin|opText, `{"type":"nothing","x":"`+strings.Repeat("x", 5000)+`"}`)
+		var all []*raw
+		for _, part := range []string{whole[:1], whole[:3], whole[:7], whole[:9], whole[:5000], masked(opText, "{"), masked(opText, "{") + masked(fin|opPing, "p"), masked(fin|opPing, "ping")[:8]} {
+			c := r.mustUpgrade(bob, "sync_limit=0")
+			c.mustWrite(whole, part)
+			all = append(all, c)
+		}
+		for _, c := range all {
+			texts := 0
+			op, body, err := c.frame()
+			for ; err == nil && (op == opPong || op == opText); op, body, err = c.frame() {
+				if op == opText {
+					texts++
+				}
 			}
+			if err != nil || op != opClose || body[:2] != closeBody(1002, "") || texts != 1 {
+				t.Errorf("got %d answers, then frame %x %q, %v", texts, op, body, err)
+			}
+			c.expectEnd()
 		}
-		if err != nil || op != opClose || body[:2] != closeBody(1002, "") || texts != 1 {
-			t.Errorf("got %d answers, then frame %x %q, %v", texts, op, body, err)
+		r.mustUpgrade(bob, "sync_limit=0").expectAlive()
+	})
+}
+
+// The tests in bubbles have no poller, and see the times exactly. With one, the same things happen.
+func TestTimeEndsTheSocketsOfThePoller(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		begun    string
+		settings func(*ws.Config)
+		code     int
+	}{
+		"silence":        {"", func(c *ws.Config) { c.PingEvery, c.DeadAfter = 50*time.Millisecond, 200*time.Millisecond }, 1001},
+		"half a message": {masked(fin|opText, ackOf("x"))[:9], func(c *ws.Config) { c.MessageTimeout = 100 * time.Millisecond }, 1002},
+		"a fault":        {masked(fin|3, ""), func(*ws.Config) {}, 1002},
+	} {
+		r := mustServe(t, c.settings, func(c *ws.Config) { c.SetDrain(50 * time.Millisecond) })
+		_, bob := r.mustPair()
+		conn := r.mustUpgrade(bob, "sync_limit=0")
+		conn.mustWrite(c.begun)
+		op, body, err := conn.frame()
+		for err == nil && op == opPing {
+			op, body, err = conn.frame()
 		}
-		c.expectEnd()
+		if err != nil || op != opClose || body[:2] != closeBody(c.code, "") {
+			t.Errorf("%s: got frame %x %q, %v", what, op, body, err)
+		}
+		conn.expectEnd()
+		eventually(t, "the hub has forgotten it", func() bool { return !r.hub.Online(bob.Mecha.Number) })
 	}
-	r.mustUpgrade(bob, "sync_limit=0").expectAlive()
 }
 
 func TestPingsAreSent(t *testing.T) {
-	t.Parallel()
-	inTime(t, lives, answerPings)
-}
-
-// answerPings answers pings for longer than a client may be silent.
-func answerPings(t *testing.T, dead time.Duration) (err error, late bool) {
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = dead/20, dead })
-	_, bob := r.mustPair()
-	spoke := time.Now()
-	c := r.mustUpgrade(bob, "")
-	for began := time.Now(); time.Since(began) < dead*3/2; {
-		op, p, err := c.frame()
-		if err == nil {
-			_, err = io.WriteString(c, masked(fin|opPong, "")) // a sign of life
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, pingsAtTheirTimes)
+		_, bob := r.mustPair()
+		c := r.mustUpgrade(bob, "")
+		c.SetDeadline(time.Time{})
+		last := time.Now()
+		for range 10 { // for longer than a client may be silent
+			if p := c.expectFrame(opPing); p != "" || time.Since(last) < 25*time.Second || time.Since(last) > 26*time.Second {
+				t.Errorf("ping %q after %v", p, time.Since(last))
+			}
+			last = time.Now()
+			c.mustWrite(masked(fin|opPong, "")) // a sign of life
 		}
-		late = late || time.Since(spoke) > dead/2
-		spoke = time.Now()
-		if err != nil || op != opPing || p != "" {
-			return fmt.Errorf("frame %x %q, %v, want a ping", op, p, err), late
-		}
-	}
-	return nil, false
+	})
 }
 
 func TestADeadPeerIsClosed(t *testing.T) {
-	t.Parallel()
-	const dead = 2 * time.Second
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 200*time.Millisecond, dead })
-	_, bob := r.mustPair()
-	began := time.Now()
-	c := r.mustUpgrade(bob, "")
-	pings := 0
-	for {
-		op, body, err := c.frame()
-		if err != nil {
-			t.Fatal(err)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, pingsAtTheirTimes)
+		_, bob := r.mustPair()
+		began := time.Now()
+		c := r.mustUpgrade(bob, "")
+		c.expectFrame(opPing)
+		c.expectFrame(opPing)
+		if body := c.expectFrame(opClose); body[:2] != closeBody(1001, "") || time.Since(began) < time.Minute || time.Since(began) > 62*time.Second {
+			t.Errorf("got close %q after %v", body, time.Since(began))
 		}
-		if op == opPing {
-			pings++
-			continue
-		}
-		if op != opClose || body[:2] != closeBody(1001, "") || time.Since(began) < dead || pings == 0 {
-			t.Fatalf("got frame %x %q after %v and %d pings", op, body, time.Since(began), pings)
-		}
-		break
-	}
-	c.expectEnd() // though nobody answers
+		c.expectEnd() // though nobody answers
+	})
 }
 
 // One that has gone without a word, and left data on its way, is cut off too.
 func TestADeadPeerWithAFullBufferIsCut(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) {
-		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = time.Second, 2*time.Second, time.Second, 1
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) {
+			c.PingEvery, c.DeadAfter, c.MaxSocketsPerMecha = 25*time.Second, time.Minute, 1
+		})
+		alice, bob := r.mustPair()
+		deaf := r.mustBeDeaf(bob, "sync_limit=0")
+		r.mustSendBig(alice, "bob^test")
+		eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, "sync_limit=0"); return err == nil })
+		deaf.Close()
 	})
-	alice, bob := r.mustPair()
-	deaf := r.mustBeDeaf(bob, "sync_limit=0")
-	r.mustSendBig(alice, "bob^test")
-	eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, "sync_limit=0"); return err == nil })
-	deaf.Close()
 }
 
 func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 	"relay/ws"
 )
 
@@ -35,62 +36,63 @@ func (s *store) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPa
 // A message that is committed just before a page is read stands in the page and
 // in the queue; one that is committed just after it, in the queue alone.
 func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
-	t.Parallel()
-	for _, query := range []string{"", "sync_limit=1000", "sync_limit=2"} {
-		for _, before := range []bool{true, false} {
-			var r *testRelay
-			var alice, bob relay.IssuedKey
-			var mu sync.Mutex
-			left := 10
-			send := func() {
-				mu.Lock()
-				defer mu.Unlock()
-				if left == 0 {
-					return
+	wire.Bubble(t, func(t *testing.T) {
+		for _, query := range []string{"", "sync_limit=1000", "sync_limit=2"} {
+			for _, before := range []bool{true, false} {
+				var r *testRelay
+				var alice, bob relay.IssuedKey
+				var mu sync.Mutex
+				left := 10
+				send := func() {
+					mu.Lock()
+					defer mu.Unlock()
+					if left == 0 {
+						return
+					}
+					left--
+					r.mustSend(alice, "bob^test", `{}`)
+					r.mustSend(bob, "alice^test", `{}`) // a later commit is through: the hub has been told of this one
 				}
-				left--
-				r.mustSend(alice, "bob^test", `{}`)
-				r.mustSend(bob, "alice^test", `{}`) // a later commit is through: the hub has been told of this one
-			}
-			r = mustServe(t, func(c *ws.Config) {
-				s := &store{DB: c.Store.(*db.DB)}
-				if s.before = send; !before {
-					s.before, s.after = nil, send
-				}
-				c.Store = s
-			})
-			alice, bob = r.mustPair()
-			r.mustSendMany(alice, "bob^test", 3)
-			c := r.mustDial(bob, query+"&events=sync")
-			c.expect("sync")
-			var got []relay.MessageID
-			for len(got) < 4 || len(got) < len(r.received(bob)) {
-				f, err := c.next()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if f.Type == "message" {
-					got = append(got, f.MessageID)
-					c.ack(f.MessageID, "received")
-				}
-			}
-			mu.Lock()
-			left = 0 // a page that is read from here on sends nothing behind the last
-			mu.Unlock()
-			last := r.mustSend(alice, "bob^test", `{}`)
-			for f := (frame{}); f.MessageID != last; got = append(got, f.MessageID) {
-				for f.Type = ""; f.Type != "message"; {
-					var err error
-					if f, err = c.next(); err != nil {
+				r = mustServe(t, func(c *ws.Config) {
+					s := &store{DB: c.Store.(*db.DB)}
+					if s.before = send; !before {
+						s.before, s.after = nil, send
+					}
+					c.Store = s
+				})
+				alice, bob = r.mustPair()
+				r.mustSendMany(alice, "bob^test", 3)
+				c := r.mustDial(bob, query+"&events=sync")
+				c.expect("sync")
+				var got []relay.MessageID
+				for len(got) < 4 || len(got) < len(r.received(bob)) {
+					f, err := c.next()
+					if err != nil {
 						t.Fatal(err)
 					}
+					if f.Type == "message" {
+						got = append(got, f.MessageID)
+						c.ack(f.MessageID, "received")
+					}
 				}
+				mu.Lock()
+				left = 0 // a page that is read from here on sends nothing behind the last
+				mu.Unlock()
+				last := r.mustSend(alice, "bob^test", `{}`)
+				for f := (frame{}); f.MessageID != last; got = append(got, f.MessageID) {
+					for f.Type = ""; f.Type != "message"; {
+						var err error
+						if f, err = c.next(); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				expectSame(t, got, r.received(bob))
+				c.CloseNow()
+				r.stop()
 			}
-			expectSame(t, got, r.received(bob))
-			c.CloseNow()
-			r.stop()
 		}
-	}
+	})
 }
 
 // Connections catch up while messages are being sent: whatever the moment at
@@ -102,7 +104,8 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 
 func catchingUpWhileMessagesAreSent(t *testing.T, r *testRelay) {
 	alice, _ := r.mustPair()
-	const senders, backlog, live = 8, 90, 160
+	const senders, backlog = 8, 90
+	live := scratch.Amount(t, 80, 160)
 	for round := range scratch.Amount(t, 1, 8) {
 		to := r.mustIssue(relay.Address(fmt.Sprintf("to%d^test", round)))
 		r.mustSendMany(alice, to.Mecha.Address, backlog)
@@ -134,7 +137,7 @@ func catchingUpWhileMessagesAreSent(t *testing.T, r *testRelay) {
 		for range senders {
 			wg.Go(func() {
 				<-begin
-				for n := sent.Add(1); n <= live; n = sent.Add(1) {
+				for n := sent.Add(1); n <= int64(live); n = sent.Add(1) {
 					if n%40 == 0 {
 						time.Sleep(time.Millisecond) // let some catch up in between
 					}
@@ -226,6 +229,7 @@ func TestEverySocketOfAMechaGetsEverything(t *testing.T) {
 
 func everySocketGetsEverything(t *testing.T, r *testRelay) {
 	alice, bob := r.mustPair()
+	n := scratch.Amount(t, 250, 500)
 	var sockets []*client
 	for i := range 10 {
 		sockets = append(sockets, r.mustDial(bob, fmt.Sprintf("sync_limit=%d", i%2*1000)))
@@ -237,7 +241,7 @@ func everySocketGetsEverything(t *testing.T, r *testRelay) {
 	got := make([][]relay.MessageID, len(sockets))
 	for i, c := range sockets {
 		wg.Go(func() {
-			for range 500 {
+			for range n {
 				f, err := c.next()
 				if err != nil {
 					t.Error(err)
@@ -247,7 +251,7 @@ func everySocketGetsEverything(t *testing.T, r *testRelay) {
 			}
 		})
 	}
-	r.mustSendMany(alice, "bob^test", 500)
+	r.mustSendMany(alice, "bob^test", n)
 	wg.Wait()
 	for i := range got {
 		expectSame(t, got[i], r.received(bob))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 )
 
 // raw is a connection on which a test says what it likes, byte by byte.
@@ -29,7 +30,7 @@ const secKey = "dGhlIHNhbXBsZSBub25jZQ==" // of RFC 6455 §1.3
 
 func (r *testRelay) mustConnect() *raw {
 	r.t.Helper()
-	c, err := net.Dial("tcp", r.addr)
+	c, err := wire.Dial(ctx, "tcp", r.addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -75,13 +76,16 @@ func handshake(k relay.IssuedKey, query string, edits ...string) string {
 // CloseWrite says that nothing more comes from us; over TLS with its own alert.
 func (c *raw) CloseWrite() { c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// tcp is the connection below TLS, if there is TLS.
-func (c *raw) tcp() *net.TCPConn {
+// below is the connection below TLS, if there is TLS.
+func (c *raw) below() net.Conn {
 	if t, ok := c.Conn.(*tls.Conn); ok {
-		return t.NetConn().(*net.TCPConn)
+		return t.NetConn()
 	}
-	return c.Conn.(*net.TCPConn)
+	return c.Conn
 }
+
+// tcp is below for a connection that is real.
+func (c *raw) tcp() *net.TCPConn { return c.below().(*net.TCPConn) }
 
 func (c *raw) mustWrite(parts ...string) {
 	c.t.Helper()

@@ -11,13 +11,19 @@ import (
 
 	"relay/db/relay"
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 	"relay/ws"
 )
 
-const (
-	bigPayload  = 64 << 10
-	bigMessages = 250 // 16 MiB of payload, 21 MiB of frames: more than the network holds
-)
+const bigPayload = 64 << 10
+
+// bigMessages is how many big messages are more than the network holds. In the long form they are 21 MiB of frames.
+func (r *testRelay) bigMessages() int {
+	if wire.InBubble(r.t) {
+		return 12 * wire.Room / bigPayload
+	}
+	return scratch.Amount(r.t, 125, 250)
+}
 
 // Neither the relay nor this test keeps the messages. A connection that does not read
 // may hold two queues (one in hand, one filling) and a
@@ -38,7 +44,7 @@ func heap() int64 {
 func (r *testRelay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
 	r.t.Helper()
 	c := r.mustConnect()
-	c.tcp().SetReadBuffer(256 << 10) // or the network would hold a good part of it
+	c.below().(interface{ SetReadBuffer(int) error }).SetReadBuffer(wire.Room) // or the network would hold a good part of it
 	c.mustWrite(handshake(k, query))
 	c.expectSwitch()
 	return c
@@ -47,7 +53,7 @@ func (r *testRelay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
 func (r *testRelay) mustSendBig(from relay.IssuedKey, to relay.Address) {
 	r.t.Helper()
 	payload := `{"t":"` + strings.Repeat("x", bigPayload-8) + `"}`
-	for range bigMessages {
+	for range r.bigMessages() {
 		r.mustSend(from, to, payload)
 	}
 }
@@ -80,6 +86,7 @@ func (c *raw) mustReadMessages(n int) (ids []relay.MessageID) {
 func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.PingEvery = patience, time.Hour })
 	alice, bob := r.mustPair()
+	n := r.bigMessages()
 	slow := r.mustBeDeaf(bob, "sync_limit=1000")
 	quick := r.mustUpgrade(bob, "sync_limit=0")
 	slow.expectAlive()
@@ -89,7 +96,7 @@ func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
 	var got []relay.MessageID
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for range bigMessages {
+		for range n {
 			id, err := quick.readMessage()
 			if err != nil {
 				t.Error(err)
@@ -105,10 +112,10 @@ func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
 	}
 	ids := r.received(bob)
 	expectSame(t, got, ids)
-	expectSame(t, slow.mustReadMessages(bigMessages), ids)
+	expectSame(t, slow.mustReadMessages(n), ids)
 	// And both are live again.
 	r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("y", bigPayload-8)+`"}`)
-	last := r.received(bob)[bigMessages:]
+	last := r.received(bob)[n:]
 	expectSame(t, slow.mustReadMessages(1), last)
 	expectSame(t, quick.mustReadMessages(1), last)
 }
@@ -125,77 +132,65 @@ func (c *raw) readMessages() (ids []relay.MessageID) {
 }
 
 func TestAReaderThatStopsIsCutOffAndResumes(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.MaxSocketsPerMecha = 2*time.Second, 1 })
-	alice, bob := r.mustPair()
-	deaf := r.mustBeDeaf(bob, "sync_limit=0")
-	r.mustSendBig(alice, "bob^test")
-	var next *client
-	eventually(t, "the relay gives the deaf one up", func() (in bool) {
-		var err error
-		next, _, err = r.dial(bob, "sync_limit=0") // there is room for one
-		return err == nil
-	})
-	next.CloseNow()
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 1 })
+		alice, bob := r.mustPair()
+		deaf := r.mustBeDeaf(bob, "sync_limit=0")
+		r.mustSendBig(alice, "bob^test")
+		began := time.Now()
+		var next *client
+		eventually(t, "the relay gives the deaf one up", func() (in bool) {
+			var err error
+			next, _, err = r.dial(bob, "sync_limit=0") // there is room for one
+			return err == nil
+		})
+		if d := time.Since(began); d > 11*time.Second { // the deadline of a write
+			t.Errorf("it was given up after %v", d)
+		}
+		next.CloseNow()
 
-	got := deaf.readMessages()
-	if len(got) == 0 || len(got) == bigMessages {
-		t.Fatalf("it was cut after %d messages", len(got))
-	}
-	for len(got) < bigMessages { // on a busy machine this reader may stop, too, and resumes
+		got := deaf.readMessages()
+		if len(got) == 0 || len(got) == r.bigMessages() {
+			t.Fatalf("it was cut after %d messages", len(got))
+		}
 		eventually(t, "there is room again", func() (in bool) {
 			var err error
 			next, _, err = r.dial(bob, "sync_limit=1000&since_message_id="+string(got[len(got)-1]))
 			return err == nil
 		})
-		for len(got) < bigMessages {
-			m, err := next.next()
-			if err != nil {
-				break
-			}
-			got = append(got, m.MessageID)
+		for len(got) < r.bigMessages() {
+			got = append(got, next.expect("message").MessageID)
 		}
-	}
-	next.expectNothing()
-	expectSame(t, got, r.received(bob))
+		next.expectNothing()
+		expectSame(t, got, r.received(bob))
+	})
 }
 
 // A reader that is slow but reads keeps its connection: the deadline is of each write, not of the
-// whole backlog. If this machine is so busy that the reader is late, the test begins again with a
-// longer deadline.
+// whole backlog.
 func TestABacklogMayTakeLongerThanTheDeadline(t *testing.T) {
-	t.Parallel()
-	inTime(t, seconds, readSlowly)
-}
-
-// readSlowly returns why a reader was cut that took twice the deadline for all, and whether the
-// reader had been so late that this may have been right: the relay may write only when much of
-// the receive buffer is free again.
-func readSlowly(t *testing.T, timeout time.Duration) (err error, late bool) {
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = timeout })
-	alice, bob := r.mustPair()
-	for range 16 {
-		r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("x", 1<<20-100)+`"}`)
-	}
-	c := r.mustBeDeaf(bob, "")
-	buf := make([]byte, 256<<10)
-	perSecond := int64(5<<20) * int64(time.Second) / int64(timeout)
-	began, n := time.Now(), 0
-	for n < 16*(4<<20)/3 {
-		k, err := c.r.Read(buf)
-		if err != nil {
-			return fmt.Errorf("cut after %d bytes and %v: %w", n, time.Since(began), err), late
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		const messages = 4
+		for range messages {
+			r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("x", 1<<20-100)+`"}`)
 		}
-		if n += k; n < 12<<20 { // then what is left may be on its way already
-			<-time.After(time.Duration(int64(k) * int64(time.Second) / perSecond))
+		c := r.mustBeDeaf(bob, "")
+		c.SetDeadline(time.Time{})
+		began, n := time.Now(), 0
+		for buf := make([]byte, 32<<10); n < messages*(4<<20)/3; { // two of them are a write, which has 10 s
+			k, err := c.r.Read(buf)
+			if err != nil {
+				t.Fatalf("cut after %d bytes and %v: %v", n, time.Since(began), err)
+			}
+			n += k
+			time.Sleep(4 * time.Second)
 		}
-		due := time.Duration(int64(min(n, 12<<20)) * int64(time.Second) / perSecond)
-		late = late || time.Since(began) > due+timeout/4
-	}
-	if d := time.Since(began); d < 2*timeout {
-		return fmt.Errorf("it took no longer than %v: nothing was tested", d), false
-	}
-	return nil, late
+		if d := time.Since(began); d < 10*time.Minute {
+			t.Errorf("it took no longer than %v: nothing was tested", d)
+		}
+	})
 }
 
 // A sender that does not read its receipts for a while costs little memory. When it

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 )
 
 func TestTheEnvelopeIsTheInterfaces(t *testing.T) {
@@ -164,24 +165,25 @@ func TestAMessageOfOthersIsACursorToo(t *testing.T) {
 }
 
 func TestRefusedQueries(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	id := string(r.mustSend(alice, "bob^test", `{}`))
-	forged := id[:len(id)-1] + map[bool]string{true: "0", false: "1"}[id[len(id)-1] != '0']
-	for _, query := range []string{"nonsense", forged, "msg_", "MSG" + id[3:], id + "0"} {
-		r.expectRefused(bob, "since_message_id="+query, 404, relay.CursorNotFound)
-	}
-	for _, query := range []string{
-		"sync_limit=-1", "sync_limit=ten", "sync_limit=1.5", "sync_limit=%2B5", "sync_limit=1e3", "sync_limit=0x10", "sync_limit=%20",
-		"sync_limit=0&since_message_id=" + id,
-	} {
-		r.expectRefused(bob, query, 400, relay.InvalidLimit)
-	}
-	r.expectRefused(bob, "sync_limit=%zz", 400, relay.InvalidRequest)
-	r.mustDial(bob, "sync_limit=&since_message_id=&events=").expectMessage(relay.MessageID(id)) // empty values count as absent
-	// None of them has left anything open.
-	r.stop()
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		id := string(r.mustSend(alice, "bob^test", `{}`))
+		forged := id[:len(id)-1] + map[bool]string{true: "0", false: "1"}[id[len(id)-1] != '0']
+		for _, query := range []string{"nonsense", forged, "msg_", "MSG" + id[3:], id + "0"} {
+			r.expectRefused(bob, "since_message_id="+query, 404, relay.CursorNotFound)
+		}
+		for _, query := range []string{
+			"sync_limit=-1", "sync_limit=ten", "sync_limit=1.5", "sync_limit=%2B5", "sync_limit=1e3", "sync_limit=0x10", "sync_limit=%20",
+			"sync_limit=0&since_message_id=" + id,
+		} {
+			r.expectRefused(bob, query, 400, relay.InvalidLimit)
+		}
+		r.expectRefused(bob, "sync_limit=%zz", 400, relay.InvalidRequest)
+		r.mustDial(bob, "sync_limit=&since_message_id=&events=").expectMessage(relay.MessageID(id)) // empty values count as absent
+		// None of them has left anything open.
+		r.stop()
+	})
 }
 
 func TestSyncLimitZeroIsLiveOnly(t *testing.T) {

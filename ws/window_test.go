@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"relay/db/relay"
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 	"relay/ws"
 )
 
@@ -74,70 +76,73 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 // No message is acknowledged, or only one: the window opens again and again, on the same
 // connection, and in the end the stream is live.
 func TestAWindowInWhichNoPlaceBecomesFreeOpensAgain(t *testing.T) {
-	t.Parallel()
-	for _, acked := range []int{0, 1} {
-		r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
-		alice, bob := r.mustPair()
-		r.mustSendMany(alice, "bob^test", 20)
-		ids := r.received(bob)
-		c := r.mustDial(bob, "sync_limit=5&events=sync")
-		c.expect("sync")
-		c.expectMessage(ids[:5]...)
-		for _, id := range ids[:acked] {
-			c.ack(id, "completed")
+	wire.Bubble(t, func(t *testing.T) {
+		for _, acked := range []int{0, 1} {
+			r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
+			alice, bob := r.mustPair()
+			r.mustSendMany(alice, "bob^test", 20)
+			ids := r.received(bob)
+			c := r.mustDial(bob, "sync_limit=5&events=sync")
+			c.expect("sync")
+			c.expectMessage(ids[:5]...)
+			for _, id := range ids[:acked] {
+				c.ack(id, "completed")
+			}
+			c.expectMessage(ids[5:]...)
+			if f := c.expect("sync"); f.Phase != "end" || f.Sent != 20 {
+				t.Fatalf("got %+v", f)
+			}
+			c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
+			c.expectNothing()
 		}
-		c.expectMessage(ids[5:]...)
-		if f := c.expect("sync"); f.Phase != "end" || f.Sent != 20 {
-			t.Fatalf("got %+v", f)
-		}
-		c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
-		c.expectNothing()
-	}
+	})
 }
 
 // Without a wait, only an acknowledgement opens a full window.
 func TestWithoutAWaitTheWindowStaysFull(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait, c.PingEvery = 0, 100*time.Millisecond })
-	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 3)
-	ids := r.received(bob)
-	c := r.mustUpgrade(bob, "sync_limit=2")
-	pings := 0
-	message := func() (text string) {
-		t.Helper()
-		op, text, err := c.frame()
-		for ; err == nil && op == opPing; op, text, err = c.frame() {
-			pings++
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.SyncAckWait, c.PingEvery = 0, 100*time.Millisecond })
+		alice, bob := r.mustPair()
+		r.mustSendMany(alice, "bob^test", 3)
+		ids := r.received(bob)
+		c := r.mustUpgrade(bob, "sync_limit=2")
+		pings := 0
+		message := func() (text string) {
+			t.Helper()
+			op, text, err := c.frame()
+			for ; err == nil && op == opPing; op, text, err = c.frame() {
+				pings++
+			}
+			if err != nil || op != opText {
+				t.Fatalf("got frame %x %s, %v", op, text, err)
+			}
+			return text
 		}
-		if err != nil || op != opText {
-			t.Fatalf("got frame %x %s, %v", op, text, err)
+		message()
+		message()
+		for pings = 0; pings < 5; pings++ { // rounds of the ticker, which would open it
+			c.expectFrame(opPing)
 		}
-		return text
-	}
-	message()
-	message()
-	for pings = 0; pings < 5; pings++ { // rounds of the ticker, which would open it
-		c.expectFrame(opPing)
-	}
-	c.mustWrite(masked(fin|opText, ackOf(string(ids[1]))))
-	if text := message(); !strings.Contains(text, string(ids[2])) {
-		t.Fatal(text)
-	}
+		c.mustWrite(masked(fin|opText, ackOf(string(ids[1]))))
+		if text := message(); !strings.Contains(text, string(ids[2])) {
+			t.Fatal(text)
+		}
+	})
 }
 
 // The window opens before an expired message as well, and skips it.
 func TestAWindowMayOpenBeforeAnExpiredMessage(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
-	alice, bob := r.mustPair()
-	first := r.mustSend(alice, "bob^test", `{}`)
-	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
-	last := r.mustSend(alice, "bob^test", `{}`)
-	r.advance(time.Minute)
-	r.expectState(bob, gone, relay.Expired)
-	c := r.mustDial(bob, "sync_limit=1")
-	c.expectMessage(first, last, r.mustSend(alice, "bob^test", `{}`))
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
+		alice, bob := r.mustPair()
+		first := r.mustSend(alice, "bob^test", `{}`)
+		gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
+		last := r.mustSend(alice, "bob^test", `{}`)
+		r.advance(time.Minute)
+		r.expectState(bob, gone, relay.Expired)
+		c := r.mustDial(bob, "sync_limit=1")
+		c.expectMessage(first, last, r.mustSend(alice, "bob^test", `{}`))
+	})
 }
 
 func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want relay.State) {
@@ -222,41 +227,44 @@ func TestMessagesThatWereAcknowledgedTakeNoPlace(t *testing.T) {
 
 // Neither the wrong Mecha's acknowledgement nor a delivery mark frees a place.
 func TestWhatFreesNoPlace(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`)
-	b := r.mustSend(alice, "bob^test", `{}`)
-	c := r.mustDial(bob, "sync_limit=1")
-	c.expectMessage(a)
-	if err := r.ack(alice, a, "completed"); relay.ErrorCode(err) != relay.RecipientOnly {
-		t.Fatal(err)
-	}
-	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: a}); err != nil {
-		t.Fatal(err)
-	}
-	c.ack(b, "completed") // not in flight
-	c.expectNothing()
-	third := r.mustSend(alice, "bob^test", `{}`)
-	c.expectNothing()
-	c.ack(a, "completed")
-	c.expectMessage(third)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		a := r.mustSend(alice, "bob^test", `{}`)
+		b := r.mustSend(alice, "bob^test", `{}`)
+		c := r.mustDial(bob, "sync_limit=1")
+		c.expectMessage(a)
+		synctest.Wait() // it has seen b, and waits for a place
+		if err := r.ack(alice, a, "completed"); relay.ErrorCode(err) != relay.RecipientOnly {
+			t.Fatal(err)
+		}
+		if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: a}); err != nil {
+			t.Fatal(err)
+		}
+		c.ack(b, "completed") // not in flight
+		c.expectNothing()
+		third := r.mustSend(alice, "bob^test", `{}`)
+		c.expectNothing()
+		c.ack(a, "completed")
+		c.expectMessage(third)
+	})
 }
 
 func TestExpiryFreesPlaces(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
-	b := r.mustSend(alice, "bob^test", `{}`)
-	c := r.mustDial(bob, "sync_limit=1")
-	c.expectMessage(a)
-	c.expectNothing()
-	r.advance(time.Minute)
-	c.expectMessage(b) // only once a has expired
-	if m, err := r.Message(ctx, bob.Mecha.Number, a); err != nil || m.State != relay.Expired {
-		t.Fatalf("the window was overrun: %+v, %v", m, err)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
+		b := r.mustSend(alice, "bob^test", `{}`)
+		c := r.mustDial(bob, "sync_limit=1")
+		c.expectMessage(a)
+		c.expectNothing()
+		r.advance(time.Minute)
+		c.expectMessage(b) // only once a has expired
+		if m, err := r.Message(ctx, bob.Mecha.Number, a); err != nil || m.State != relay.Expired {
+			t.Fatalf("the window was overrun: %+v, %v", m, err)
+		}
+	})
 }
 
 // Several connections of one Mecha sync, one acknowledges. Each of its words is
@@ -290,22 +298,23 @@ func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
 // The hub tells since when a socket with a full window has been open, and how many messages it was sent
 // that are not acknowledged. When there is room again, it tells of none.
 func TestAFullWindowIsTold(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 5)
-	if open, sent := r.hub.Full(bob.Mecha.Number); !open.IsZero() || sent != 0 {
-		t.Fatal("nobody is connected, but a window is full since", open, sent)
-	}
-	before := time.Now()
-	c := r.mustDial(bob, "sync_limit=2")
-	first, second := c.expect("message"), c.expect("message")
-	eventually(t, "the window is full", func() bool { _, sent := r.hub.Full(bob.Mecha.Number); return sent == 2 })
-	if open, _ := r.hub.Full(bob.Mecha.Number); open.Before(before) || open.After(time.Now()) {
-		t.Errorf("the socket was opened after %v, and is told to be open since %v", before, open)
-	}
-	c.ack(first.MessageID, "completed")
-	c.ack(second.MessageID, "completed")
-	c.takeAll(3)
-	eventually(t, "no window is full", func() bool { open, sent := r.hub.Full(bob.Mecha.Number); return open.IsZero() && sent == 0 })
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		r.mustSendMany(alice, "bob^test", 5)
+		if open, sent := r.hub.Full(bob.Mecha.Number); !open.IsZero() || sent != 0 {
+			t.Fatal("nobody is connected, but a window is full since", open, sent)
+		}
+		before := time.Now()
+		c := r.mustDial(bob, "sync_limit=2")
+		first, second := c.expect("message"), c.expect("message")
+		eventually(t, "the window is full", func() bool { _, sent := r.hub.Full(bob.Mecha.Number); return sent == 2 })
+		if open, _ := r.hub.Full(bob.Mecha.Number); open.Before(before) || open.After(time.Now()) {
+			t.Errorf("the socket was opened after %v, and is told to be open since %v", before, open)
+		}
+		c.ack(first.MessageID, "completed")
+		c.ack(second.MessageID, "completed")
+		c.takeAll(3)
+		eventually(t, "no window is full", func() bool { open, sent := r.hub.Full(bob.Mecha.Number); return open.IsZero() && sent == 0 })
+	})
 }

@@ -3,9 +3,9 @@
 // field, such as Now, and not by sleeping.
 //
 // A test passes on a slow machine, where a process may stand still for seconds at any line. It does
-// not need to act within a deadline of the program, such as a lease: it gives the program more time
-// by a field, asks again with the same Idempotency-Key, or measures that it was late itself and
-// begins again with more time (inTime in ws/late_test.go). It waits for a background job instead of
+// not need to act within a deadline of the program, such as a lease: it runs in a bubble, where time
+// waits for it (package wire), gives the program more time by a field, or asks again with the same
+// Idempotency-Key. It waits for a background job instead of
 // assuming that it has run. An address that is used twice comes from Addr. To try a test, put a
 // time.Sleep at the line in doubt; or let go test -exec start all of them in a control group of
 // half a processor, or in one that is frozen for some seconds now and then.
