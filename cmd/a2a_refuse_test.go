@@ -63,7 +63,7 @@ func TestA2ACards(t *testing.T) {
 	}
 
 	// Of other Mechas there is none, and no call reaches them: unlisted ones, those of
-	// other crews that hide, the door itself, and those that there are not.
+	// other crews that hide, the gateway itself, and those that there are not.
 	s.ask(keys[2], "PUT", "/api/v1/mecha/hidden^a2a/profile", `{"visibility":"unlisted"}`).want(t, 200)
 	secret := issue(t, s.db, "secret^inner")[0]
 	s.ask(secret, "PUT", "/api/v1/mecha/secret^inner/profile", `{"visibility":"crew"}`).want(t, 200)
@@ -101,7 +101,7 @@ func TestA2ACards(t *testing.T) {
 	if got, err := d.raw("planner^a2a", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil); err != nil || got.status != 404 {
 		t.Errorf("%+v %v", got, err)
 	}
-	// Who the door may not write to says so.
+	// Who the gateway may not write to says so.
 	s.ask(keys[2], "PUT", "/api/v1/mecha/hidden^a2a/profile", `{"accept_from":["planner^a2a"]}`).want(t, 200)
 	d.call("hidden^a2a", "SendMessage", a2aSays("2", "hello", "")).fails(-32004, "the relay refuses the message")
 }
@@ -220,7 +220,7 @@ func TestA2ARefuses(t *testing.T) {
 	}
 }
 
-// Wrong flags end relay a2a at once, and a door to a network needs a token.
+// Wrong flags end relay a2a at once, and a gateway to a network needs a token.
 func TestA2AUsage(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
@@ -244,7 +244,7 @@ func TestA2AUsage(t *testing.T) {
 	run(t, []string{"a2a"}, env, "").wantCode(t, 2, "--as takes the address")
 }
 
-// The door's error says that the relay is away. The door rejects messages that answer none of
+// The door's error says that the relay is away. The gateway rejects messages that answer none of
 // its own. It ends when its key is revoked.
 func TestA2AWithoutItsRelay(t *testing.T) {
 	t.Parallel()
@@ -256,7 +256,7 @@ func TestA2AWithoutItsRelay(t *testing.T) {
 	})
 	s.kill()
 	for method, params := range map[string]string{"SendMessage": a2aSays("1", "x", ""), "GetTask": `{"id":"` + stray + `"}`, "ListTasks": "{}", "SendStreamingMessage": a2aSays("1", "x", "")} {
-		d.call("planner^a2a", method, params).fails(-32603, "the relay behind this door d")
+		d.call("planner^a2a", method, params).fails(-32603, "the relay behind this gateway d")
 	}
 	d.card("/a2a/planner^a2a"+a2aCard, nil).want(t, 502)
 	s = startServerAt(t, s)

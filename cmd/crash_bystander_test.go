@@ -164,12 +164,12 @@ type seen struct {
 	id string
 }
 
-const mostWatched = 100
+const maxWatched = 100
 
 func (b *watcher) work() {
 	for l := b.next(); l != nil; l = b.next() {
 		b.seen = append(b.seen, seen{l.by, l.id})
-		if len(b.seen) > mostWatched {
+		if len(b.seen) > maxWatched {
 			delete(b.ranks, b.seen[0].id)
 			b.seen = b.seen[1:]
 		}

@@ -21,7 +21,7 @@ type call struct {
 	params httprouter.Params
 	input
 
-	heavy       bool  // it has a turn for its large body
+	large       bool  // it has a turn for its large body
 	bodyBytes   int64 // counted in Server.memory
 	answerBytes int64 // counted in Server.memory
 }
@@ -62,7 +62,7 @@ func (c *call) done(s *Server) {
 // release releases what the request held for the sake of its body, which nobody reads
 // from here on. It may be called again.
 func (c *call) release(s *Server) {
-	s.endHeavy(c)
+	s.endLarge(c)
 	c.input.done()
 	if c.key != nil {
 		s.memory.give(c.key.Mecha.Number, c.bodyBytes)
@@ -129,7 +129,7 @@ func (s *Server) verify(c *call) error {
 	if err := s.readBody(c); err != nil {
 		return err
 	}
-	if err := s.beginHeavy(c); err != nil {
+	if err := s.beginLarge(c); err != nil {
 		return err
 	}
 	if !c.conn.beginWork() {
@@ -237,18 +237,18 @@ func (s *Server) readBody(c *call) error {
 	if c.Body == nil || c.ContentLength == 0 {
 		return nil
 	}
-	most := s.config.MaxBody
-	if most > 0 && c.ContentLength > most {
-		return errTooLarge(most)
+	limit := s.config.MaxBody
+	if limit > 0 && c.ContentLength > limit {
+		return errTooLarge(limit)
 	}
 	room := c.ContentLength
 	if room < 0 { // chunked: it may become as long as is allowed
-		room = most
+		room = limit
 	}
 	if !c.conn.beginBody() {
 		c.w.Header().Set("Connection", "close") // the rest of the body is not waited for
 		e := relay.Errorf(relay.RateLimited, "the bodies of %d requests of this Mecha are arriving already",
-			c.conn.door.mostBodies())
+			c.conn.listener.maxBodies())
 		e.RetryAfter = time.Second
 		return e
 	}
@@ -258,17 +258,17 @@ func (s *Server) readBody(c *call) error {
 		return err
 	}
 	c.bodyBytes = room
-	if c.ContentLength > 0 && most > 0 { // without a limit, an announced length is not to be trusted
+	if c.ContentLength > 0 && limit > 0 { // without a limit, an announced length is not to be trusted
 		c.body = make([]byte, c.ContentLength)
 		_, err = io.ReadFull(c.Body, c.body)
 	} else {
 		limited := io.Reader(c.Body)
-		if most > 0 {
-			limited = io.LimitReader(c.Body, most+1)
+		if limit > 0 {
+			limited = io.LimitReader(c.Body, limit+1)
 		}
 		c.body, err = io.ReadAll(limited)
-		if err == nil && most > 0 && int64(len(c.body)) > most {
-			return errTooLarge(most)
+		if err == nil && limit > 0 && int64(len(c.body)) > limit {
+			return errTooLarge(limit)
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -283,8 +283,8 @@ func (s *Server) readBody(c *call) error {
 // errEvicted reaches no client, since the connection has been closed.
 var errEvicted = relay.Errorf(relay.Overloaded, "the connection was closed to make room")
 
-func errTooLarge(most int64) error {
-	return relay.Errorf(relay.PayloadTooLarge, "the request body is longer than the limit of %d bytes", most)
+func errTooLarge(limit int64) error {
+	return relay.Errorf(relay.PayloadTooLarge, "the request body is longer than the limit of %d bytes", limit)
 }
 
 // countFailure counts a failed authentication against the client's address. Once

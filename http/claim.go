@@ -19,7 +19,7 @@ func (s *Server) claimMessages(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.endHeavy(c)
+	s.endLarge(c)
 	claimed, err := s.config.DB.ClaimMessages(c.Context(), q)
 	if err == nil && len(claimed) == 0 && wait > 0 {
 		claimed, err = s.waitToClaim(c, q, min(wait, maxWait))

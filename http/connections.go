@@ -18,7 +18,7 @@ import (
 )
 
 // Guard bounds the connections of a listener that s serves, sockets included, to
-// most; 0 is no bound. When there are as many, the next connection is accepted
+// limit; 0 means no limit. When there are as many, the next connection is accepted
 // all the same and others are closed to make room:
 //
 //  1. Connections that have not yet shown a valid key, the oldest first.
@@ -31,21 +31,21 @@ import (
 // take the connections of another. A connection is never closed while the relay
 // works for it, and a WebSocket never: the hub bounds the WebSockets. The new connection is
 // closed at once only if nothing else may be. Accepting never waits.
-func (s *Server) Guard(l net.Listener, most int) net.Listener {
-	if most <= 0 {
+func (s *Server) Guard(l net.Listener, limit int) net.Listener {
+	if limit <= 0 {
 		return l
 	}
-	return &door{Listener: l, most: most, log: s.config.Logger, full: rate.Sometimes{Interval: time.Minute},
+	return &guardedListener{Listener: l, limit: limit, log: s.config.Logger, full: rate.Sometimes{Interval: time.Minute},
 		all: map[*guarded]struct{}{}, holders: map[relay.MechaNumber]*holder{}}
 }
 
-// door is a guarded listener.
-type door struct {
+// guardedListener accepts and counts the connections that Guard bounds.
+type guardedListener struct {
 	net.Listener
-	most int
-	seq  atomic.Int64 // numbers for guarded.state
-	log  *slog.Logger
-	full rate.Sometimes // limits the warnings that there is no room
+	limit int
+	seq   atomic.Int64 // numbers for guarded.state
+	log   *slog.Logger
+	full  rate.Sometimes // limits the warnings that there is no room
 
 	mu      sync.Mutex
 	all     map[*guarded]struct{}
@@ -53,18 +53,18 @@ type door struct {
 }
 
 const (
-	// doorShare: bodies of more than 1/doorShare of all connections may not arrive
+	// bodyShare: bodies of more than 1/bodyShare of all connections may not arrive
 	// for one Mecha at the same time.
-	doorShare = 8
+	bodyShare = 8
 	// enough connections, or bodies that arrive, are left to a Mecha however small
-	// the door is.
+	// the limit is.
 	enough = 16
 )
 
 // holder is a Mecha that has connections.
 type holder struct {
 	mecha       relay.MechaNumber
-	connections int          // guarded by door.mu
+	connections int          // guarded by guardedListener.mu
 	bodies      atomic.Int64 // requests whose body is arriving
 }
 
@@ -72,11 +72,11 @@ type holder struct {
 // *net.TCPConn because net/http closes the writing side by its CloseWrite.
 type guarded struct {
 	*net.TCPConn
-	door *door
+	listener *guardedListener
 	// holder is the Mecha of the latest request that has shown a valid key, nil if
-	// none has. The goroutine that serves the connection sets it, under door.mu.
+	// none has. The goroutine that serves the connection sets it, under listener.mu.
 	holder *holder
-	// state is a connState and, above connStateBits, a number of door.seq: taken when
+	// state is a connState and, above connStateBits, a number of listener.seq: taken when
 	// the connection came, and again whenever it falls idle. The lower number goes first.
 	state   atomic.Int64
 	framing framing // of the goroutine that serves the connection
@@ -109,7 +109,7 @@ func (c *guarded) become(s connState) bool {
 }
 
 // Accept implements net.Listener.
-func (d *door) Accept() (net.Conn, error) {
+func (d *guardedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
@@ -119,7 +119,7 @@ func (d *door) Accept() (net.Conn, error) {
 		if !ok {
 			return conn, nil
 		}
-		c := &guarded{TCPConn: tcp, door: d}
+		c := &guarded{TCPConn: tcp, listener: d}
 		c.state.Store(d.seq.Add(1) << connStateBits)
 		if d.enter(c) {
 			return c, nil
@@ -128,14 +128,14 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-func (d *door) enter(c *guarded) bool {
+func (d *guardedListener) enter(c *guarded) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.all) >= d.most {
+	if len(d.all) >= d.limit {
 		closed := d.makeRoom()
 		d.full.Do(func() {
 			d.log.Warn("no room for more connections (--max-connections): closing the oldest without a key, "+
-				"then those of the Mecha that holds most", "connections", d.most)
+				"then those of the Mecha that holds most", "connections", d.limit)
 		})
 		if !closed {
 			return false
@@ -147,8 +147,8 @@ func (d *door) enter(c *guarded) bool {
 
 // makeRoom closes connections, if any may be closed. It closes several, since it
 // has to look at all of them to find one. The caller holds d.mu.
-func (d *door) makeRoom() bool {
-	room := max(1, d.most/64)
+func (d *guardedListener) makeRoom() bool {
+	room := max(1, d.limit/64)
 	closed := 0
 	for _, e := range d.closable() {
 		if closed == room {
@@ -173,7 +173,7 @@ type closable struct {
 
 // closable lists the connections that may be closed, in the order of Guard. The
 // caller holds d.mu.
-func (d *door) closable() []closable {
+func (d *guardedListener) closable() []closable {
 	var strangers, known []closable
 	for c := range d.all {
 		switch e := (closable{c: c, state: c.state.Load()}); stateOf(e.state) {
@@ -203,7 +203,7 @@ func (d *door) closable() []closable {
 
 // remove ends the counting of a connection. It may be called again. The caller
 // holds d.mu.
-func (d *door) remove(c *guarded) {
+func (d *guardedListener) remove(c *guarded) {
 	if _, counted := d.all[c]; !counted {
 		return
 	}
@@ -211,7 +211,7 @@ func (d *door) remove(c *guarded) {
 	d.release(c)
 }
 
-func (d *door) release(c *guarded) {
+func (d *guardedListener) release(c *guarded) {
 	if h := c.holder; h != nil {
 		if h.connections--; h.connections == 0 {
 			delete(d.holders, h.mecha)
@@ -220,7 +220,7 @@ func (d *door) release(c *guarded) {
 }
 
 // assign counts a connection for a Mecha, in place of the one before.
-func (d *door) assign(c *guarded, m relay.MechaNumber) {
+func (d *guardedListener) assign(c *guarded, m relay.MechaNumber) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, counted := d.all[c]; !counted {
@@ -240,23 +240,23 @@ func (d *door) assign(c *guarded, m relay.MechaNumber) {
 // Detach closes this descriptor of the connection and frees its memory, when the
 // caller has another descriptor. The connection counts until Close.
 func (c *guarded) Detach() {
-	c.door.mu.Lock()
-	defer c.door.mu.Unlock()
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
 	c.TCPConn.Close()
 	c.TCPConn = &net.TCPConn{}
 }
 
 // Close ends the connection and gives its place back. It may be called again.
 func (c *guarded) Close() error {
-	c.door.mu.Lock()
-	c.door.remove(c)
-	c.door.mu.Unlock()
+	c.listener.mu.Lock()
+	c.listener.remove(c)
+	c.listener.mu.Unlock()
 	return c.TCPConn.Close()
 }
 
 type guardedKey struct{}
 
-// guardedOf returns nil for a connection that no door has accepted.
+// guardedOf returns nil for a connection that no guardedListener has accepted.
 func guardedOf(c net.Conn) *guarded {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -274,7 +274,7 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// connection returns nil for a request that came by no door.
+// connection returns nil for a request that did not come through a guardedListener.
 func connection(ctx context.Context) *guarded {
 	c, _ := ctx.Value(guardedKey{}).(*guarded)
 	return c
@@ -286,7 +286,7 @@ func (c *guarded) vouch(m relay.MechaNumber) {
 		return
 	}
 	if c.holder == nil || c.holder.mecha != m {
-		c.door.assign(c, m)
+		c.listener.assign(c, m)
 	}
 	c.become(waiting)
 }
@@ -294,7 +294,7 @@ func (c *guarded) vouch(m relay.MechaNumber) {
 // beginBody counts a body of the connection's Mecha until endBody. It is false if
 // too many are arriving already. c may be nil.
 func (c *guarded) beginBody() bool {
-	if c == nil || c.holder.bodies.Add(1) <= int64(c.door.mostBodies()) {
+	if c == nil || c.holder.bodies.Add(1) <= int64(c.listener.maxBodies()) {
 		return true
 	}
 	c.endBody()
@@ -307,7 +307,7 @@ func (c *guarded) endBody() {
 	}
 }
 
-func (d *door) mostBodies() int { return max(d.most/doorShare, enough) }
+func (d *guardedListener) maxBodies() int { return max(d.limit/bodyShare, enough) }
 
 // beginWork keeps the connection from being closed until endWork. It is false if
 // that has happened. c may be nil.
@@ -333,7 +333,7 @@ func noteState(conn net.Conn, s http.ConnState) {
 	switch old := c.state.Load(); {
 	case stateOf(old) == stranger || stateOf(old) == evicted:
 	case s == http.StateIdle:
-		c.state.CompareAndSwap(old, c.door.seq.Add(1)<<connStateBits|int64(idle))
+		c.state.CompareAndSwap(old, c.listener.seq.Add(1)<<connStateBits|int64(idle))
 	case s == http.StateActive:
 		c.become(waiting)
 	case s == http.StateHijacked:

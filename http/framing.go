@@ -69,7 +69,7 @@ func (c *guarded) Read(b []byte) (int, error) {
 }
 
 // endsConnection reports whether the answer to a request must be the last on its
-// connection. Over TLS, and where no door has accepted the connection, its bytes
+// connection. Over TLS, and where no guardedListener has accepted the connection, its bytes
 // cannot be looked at: there, every request with Transfer-Encoding ends it. So does
 // every request of HTTP/1.0, of which net/http ignores the Transfer-Encoding.
 func endsConnection(r *http.Request) bool {

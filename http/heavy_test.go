@@ -13,7 +13,7 @@ import (
 // once. A body whose client has gone leaves the line.
 func TestLargeBodiesOfAMechaWaitInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHeavy()
+		h := newLargeBodies()
 		const waiting = 5
 		bodies := h.Share + waiting
 		began := make(chan error, bodies)

@@ -246,17 +246,17 @@ func (v *query) wait() time.Duration {
 	if text == "" {
 		return 0
 	}
-	const most = int(maxWait / time.Second)
-	n, ok := wholeNumber(text, most)
+	const limit = int(maxWait / time.Second)
+	n, ok := wholeNumber(text, limit)
 	if !ok && v.err == nil {
 		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait",
-			"must be a whole number of seconds from 0; above %d counts as %d", most, most)
+			"must be a whole number of seconds from 0; above %d counts as %d", limit, limit)
 	}
 	return time.Duration(n) * time.Second
 }
 
-// wholeNumber reads any number of decimal digits. It returns at most `most`.
-func wholeNumber(text string, most int) (n int, ok bool) {
+// wholeNumber reads any number of decimal digits. It returns at most limit.
+func wholeNumber(text string, limit int) (n int, ok bool) {
 	if text == "" {
 		return 0, false
 	}
@@ -266,7 +266,7 @@ func wholeNumber(text string, most int) (n int, ok bool) {
 		}
 		n = min(n*10+int(c-'0'), math.MaxInt32)
 	}
-	return min(n, most), true
+	return min(n, limit), true
 }
 
 // time reads an RFC 3339 time. A space in it is a + that was not escaped.

@@ -93,7 +93,7 @@ func TestLimitersHaveABound(t *testing.T) {
 
 func TestMemoryIsShared(t *testing.T) {
 	const mib = 1 << 20
-	m := &memory{most: 8 * mib, share: mib}
+	m := &memory{limit: 8 * mib, share: mib}
 	code := func(owner relay.MechaNumber, n int64) relay.Code { return relay.ErrorCode(m.take(owner, n)) }
 	want := func(what string, got, want relay.Code) {
 		t.Helper()

@@ -77,7 +77,7 @@ func (l *limiters[K]) bucket(k K) *rate.Limiter {
 // share of the bound, so that it cannot keep all others waiting, however many keys
 // it has. It is safe for concurrent use.
 type memory struct {
-	most  int64 // bytes in all; 0: no bound
+	limit int64 // bytes in all; 0: no bound
 	share int64 // bytes of one Mecha
 	mu    sync.Mutex
 	all   usage
@@ -106,7 +106,7 @@ func (u *usage) wait() <-chan struct{} {
 }
 
 const (
-	memoryShare = 8        // the share of a Mecha is most / memoryShare
+	memoryShare = 8        // the share of a Mecha is limit / memoryShare
 	smallEnough = 16 << 10 // bytes of a body or answer that is not counted: the headers may be as long
 )
 
@@ -126,7 +126,7 @@ func (m *memory) take(owner relay.MechaNumber, n int64) error {
 		return nil
 	case &m.all:
 		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d",
-			full.bytes, m.most)
+			full.bytes, m.limit)
 	default:
 		e = relay.Errorf(relay.RateLimited, "the requests and answers of this Mecha already hold %d bytes; its share is %d",
 			full.bytes, m.share)
@@ -163,11 +163,11 @@ func (m *memory) hasRoom(owner relay.MechaNumber, n int64) bool {
 // of all; nil if there is room.
 func (m *memory) full(owner relay.MechaNumber, n int64) *usage {
 	switch own := m.of[owner]; {
-	case m.most == 0:
+	case m.limit == 0:
 		return nil
 	case own != nil && own.bytes+n > m.share:
 		return own
-	case m.all.bytes > 0 && m.all.bytes+n > m.most:
+	case m.all.bytes > 0 && m.all.bytes+n > m.limit:
 		return &m.all
 	}
 	return nil

@@ -21,7 +21,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 		return s.created(c, sent)
 	}
 	m.Trace.Keep(joined(c.Header["Traceparent"]), joined(c.Header["Tracestate"]))
-	s.endHeavy(c)
+	s.endLarge(c)
 	sent, err = s.config.DB.Send(m)
 	if err != nil {
 		s.chargeScan(c.key, err)

@@ -59,8 +59,8 @@ func appendInt(b []byte, before byte, name string, v int) []byte {
 	return strconv.AppendInt(appendName(b, before, name), int64(v), 10)
 }
 
-// appendWishes appends the fields that few senders use, if this one did.
-func appendWishes(b []byte, m *relay.Message) []byte {
+// appendOptionalFields appends the rarely used fields that this message has.
+func appendOptionalFields(b []byte, m *relay.Message) []byte {
 	if m.InReplyTo != "" {
 		b = appendField(b, ',', "in_reply_to", string(m.InReplyTo))
 	}
@@ -106,7 +106,7 @@ func AppendRecord(b []byte, m *relay.Message) []byte {
 	b = append(appendName(b, ',', "payload_sha256"), '"')
 	b = append(hex.AppendEncode(b, m.PayloadSHA256[:]), '"')
 	b = appendBool(b, ',', "signed", m.Signed)
-	b = appendWishes(b, m)
+	b = appendOptionalFields(b, m)
 	if m.Payload != nil {
 		b = append(appendName(b, ',', "payload"), m.Payload...)
 	}

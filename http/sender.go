@@ -13,15 +13,15 @@ import (
 // request has in its headers, a frame has in its fields.
 type sender struct{ *Server }
 
-// mostFrame is how many bytes a frame may have where nothing limits a body.
-const mostFrame = 1 << 30
+// maxFrame is how many bytes a frame may have where nothing limits a body.
+const maxFrame = 1 << 30
 
 // MaxFrame implements relay.Sender.
 func (s sender) MaxFrame() int {
 	if s.config.MaxBody <= 0 {
-		return mostFrame
+		return maxFrame
 	}
-	return int(min(s.config.MaxBody, mostFrame))
+	return int(min(s.config.MaxBody, maxFrame))
 }
 
 // Hold implements relay.Sender. A message of unknown length is counted, like a body of
@@ -32,7 +32,7 @@ func (s sender) Hold(m relay.MechaNumber, n int, last bool) (held int, room <-ch
 		return 0, nil // it is not counted, unless it becomes longer
 	}
 	if !last && s.config.MaxBody > 0 {
-		n = max(s.MaxFrame(), heavyBody) // a frame of another type may have as many bytes
+		n = max(s.MaxFrame(), largeBody) // a frame of another type may have as many bytes
 	}
 	return n, s.memory.takeLater(m, int64(n))
 }
@@ -42,11 +42,11 @@ func (s sender) Release(m relay.MechaNumber, held int) { s.memory.give(m, int64(
 
 // BeginLarge implements relay.Sender.
 func (s sender) BeginLarge(m relay.MechaNumber) {
-	_ = s.heavy.Take(context.Background(), m, turn.Unbounded) // no error, for the context does not end
+	_ = s.largeBodies.Take(context.Background(), m, turn.Unbounded) // no error, for the context does not end
 }
 
 // EndLarge implements relay.Sender.
-func (s sender) EndLarge(m relay.MechaNumber) { s.heavy.Give(m) }
+func (s sender) EndLarge(m relay.MechaNumber) { s.largeBodies.Give(m) }
 
 // Charge implements relay.Sender.
 func (s sender) Charge(k relay.KeyNumber) time.Duration { return s.keys.reserve(k, s.config.Now()) }
@@ -78,8 +78,8 @@ func (s sender) SendLetter(k *relay.Key, l *relay.Letter, done func(answer []byt
 // accept checks a message in the same way as a request. If the client sent it before,
 // m is nil, and sent is what the client has missed.
 func (s sender) accept(in *input, l *relay.Letter) (m *relay.SendMessage, sent relay.Sent, err error) {
-	if most := s.config.MaxBody; most > 0 && int64(len(l.Message)) > most {
-		return nil, sent, relay.Errorf(relay.PayloadTooLarge, "the message is longer than the limit of %d bytes", most)
+	if limit := s.config.MaxBody; limit > 0 && int64(len(l.Message)) > limit {
+		return nil, sent, relay.Errorf(relay.PayloadTooLarge, "the message is longer than the limit of %d bytes", limit)
 	}
 	if err := s.verifyLetter(in, l); err != nil {
 		return nil, sent, err

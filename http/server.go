@@ -6,8 +6,8 @@
 // it, in the order of PROTOCOL §2; the endpoint decodes, asks the store, and
 // answers. An endpoint that fails returns an error, and problem.go writes it.
 //
-// What pages in browsers may do is in cors.go and ticket.go, what a socket may send in sender.go, by
-// the rules of a POST. A ring adds rows to the route table, and doors (door.go), which are beside it.
+// What pages in browsers may do is in cors.go and ticket.go, what a socket may send in sender.go, by the rules
+// of a POST. A ring adds rows to the route table, and gateways (gateway.go), which are not in the table.
 //
 // An endpoint begins in the route table and in a file of this package. Tests want it in http/documents and on the page
 // "protocol".
@@ -57,7 +57,7 @@ type Config struct {
 	TrustedProxies   []netip.Prefix // proxies whose X-Forwarded-For is believed
 	AllowOrigins     []string       // origins of pages in browsers that may use the API; "*" allows all
 	Version          Version
-	Doors            []Door
+	Gateways         []Gateway
 	Routes           []Route // rows that are added to the route table
 }
 
@@ -76,7 +76,7 @@ type Server struct {
 	failures     limiters[netip.Prefix]    // failed authentications, by client
 	failuresWarn rate.Sometimes            // limits the warnings about them
 	memory       memory
-	heavy        *turn.Stile[relay.MechaNumber]
+	largeBodies  *turn.Stile[relay.MechaNumber]
 	measures     *Measures
 	sending      sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
 	searches     searches
@@ -101,12 +101,12 @@ func New(c Config) *Server {
 		keys:         newLimiters[relay.KeyNumber](c.RateLimit, c.RateBurst),
 		failures:     newLimiters[netip.Prefix](c.FailureLimit, c.FailureBurst),
 		failuresWarn: rate.Sometimes{Interval: 10 * time.Second},
-		heavy:        newHeavy(),
-		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
+		largeBodies:  newLargeBodies(),
+		memory:       memory{limit: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
 	}
-	s.measures = newMeasures(s.heavy.Waits)
+	s.measures = newMeasures(s.largeBodies.Waits)
 	s.router = s.newRouter()
 	c.Live.SetSender(sender{s})
 	return s
@@ -187,7 +187,7 @@ func (s *Server) newRouter() *httprouter.Router {
 		PanicHandler:           s.panicked,
 	}
 	parameter := strings.NewReplacer("{", ":", "}", "") // as httprouter writes it
-	for _, d := range s.config.Doors {                  // no rows of routes: what they speak is not the API
+	for _, d := range s.config.Gateways {               // no rows of routes: what they speak is not the API
 		r.POST(d.Path, func(w http.ResponseWriter, q *http.Request, p httprouter.Params) { s.answerAt(d, w, q, p) })
 	}
 	for _, row := range slices.Concat(s.routes(), s.config.Routes) {
@@ -345,11 +345,11 @@ type Timeouts struct {
 
 // headerBytes is the MaxHeaderBytes of an http.Server that accepts so many bytes:
 // net/http adds the size of its read buffer.
-func headerBytes(most int) int {
-	if most <= 0 {
+func headerBytes(limit int) int {
+	if limit <= 0 {
 		return 0
 	}
-	return max(most-4096, 1)
+	return max(limit-4096, 1)
 }
 
 // Listening makes the standard library's server for s.

@@ -29,8 +29,8 @@ type ticket struct {
 }
 
 const (
-	ticketLife  = 30 * time.Second
-	mostTickets = 64 // of a Mecha; one more ends its oldest
+	ticketLife = 30 * time.Second
+	maxTickets = 64 // of a Mecha; one more ends its oldest
 )
 
 // issue makes a ticket of a key. It ends at the given time.
@@ -49,7 +49,7 @@ func (ts *tickets) issue(key *relay.Key, now time.Time) (text string, ends time.
 			}
 		}
 	}
-	if own := ts.of[key.Mecha.Number]; len(own) == mostTickets {
+	if own := ts.of[key.Mecha.Number]; len(own) == maxTickets {
 		ts.remove(own[0])
 	}
 	ts.all[text] = ticket{key, ends}

@@ -51,7 +51,7 @@ type inbound struct {
 	meter      *meter       // the rate of the key's frames; set by register
 	part       *part        // the beginning of a message, while the reader is parked in the middle of it; nil: none
 	state      atomic.Int32 // whether there is a reader: parked, reading or woken
-	mostDue    atomic.Int32 // answers that may be due; at this number we stop reading from the client
+	maxDue     atomic.Int32 // answers that may be due; at this number we stop reading from the client
 	held       int32        // the memory that is counted for the message that comes, in bytes
 	polled     bool         // the poller wakes the reader, so the reader leaves when nothing is there to read
 	discarding bool         // the peer has broken the protocol: its further bytes are dropped
@@ -68,16 +68,16 @@ type ending struct {
 
 // outbound is the work that waits for push.
 type outbound struct {
-	box        *outbox // frames and messages that wait to be written; nil: none
-	window     *window // the messages in flight while the stream has not caught up; nil: it is live
-	pinged     int64   // when the latest ping was queued, as Hub.elapsed; before the first, when the connection began
-	answersDue int32   // answers that wait for the store, or in the outbox, or are being written
-	running    bool    // there is a push goroutine
-	lagging    bool    // the outbox lacks messages, so push must read from the store
+	queue      *sendQueue // frames and messages that wait to be written; nil: none
+	window     *window    // the messages in flight while the stream has not caught up; nil: it is live
+	pinged     int64      // when the latest ping was queued, as Hub.elapsed; before the first, when the connection began
+	answersDue int32      // answers that wait for the store, or in the queue, or are being written
+	running    bool       // there is a push goroutine
+	lagging    bool       // the queue lacks messages, so push must read from the store
 	// newsSince is when the oldest of the new messages that a live connection has not
 	// been sent was committed, as Hub.elapsed; 0: it has been sent all.
 	newsSince int64
-	// receiptsAfter says that the outbox lacks the receipts after this position, so push
+	// receiptsAfter says that the queue lacks the receipts after this position, so push
 	// must read them from the store; 0: it lacks none.
 	receiptsAfter relay.Position
 	returns       bool // messages may have come back, which push must read from the store
@@ -227,7 +227,7 @@ func (c *Conn) close(code ws.StatusCode, reason string) {
 func (c *Conn) closeLocked(code ws.StatusCode, reason string) {
 	if !c.ending.closing {
 		c.ending.closing = true
-		c.outbox().closing = closeFrame(code, reason)
+		c.sendQueue().closing = closeFrame(code, reason)
 		c.wakePush()
 	}
 }
@@ -239,9 +239,9 @@ func (c *Conn) closeWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending.closeSent = true
-	if o := c.out.box; o != nil {
+	if o := c.out.queue; o != nil {
 		c.out.answersDue -= int32(len(o.answers))
-		c.out.box = nil
+		c.out.queue = nil
 	}
 	c.signal()
 	if c.ending.dead {
@@ -304,7 +304,7 @@ func (c *Conn) tick(now time.Time) (pingDue bool) {
 	defer c.mu.Unlock()
 	if wait := h.config.SyncAckWait; c.out.stalled && wait > 0 && now.Sub(c.out.window.fullSince) > wait {
 		c.out.window.open()
-		c.goOn()
+		c.resume()
 	}
 	return elapsed-time.Duration(c.out.pinged) >= h.config.PingEvery
 }
@@ -312,7 +312,7 @@ func (c *Conn) tick(now time.Time) (pingDue bool) {
 func (c *Conn) ping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out.pinged, c.outbox().pings[0] = c.hub.elapsed(), pingFrame
+	c.out.pinged, c.sendQueue().pings[0] = c.hub.elapsed(), pingFrame
 	c.wakePush()
 }
 

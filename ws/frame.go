@@ -29,8 +29,8 @@ func protocolError(format string, args ...any) error {
 }
 
 // tooBig says that a message has more bytes than it may have.
-func tooBig(most int) error {
-	return &closeError{code: ws.StatusMessageTooBig, reason: fmt.Sprintf("a message may have at most %d KiB", most>>10)}
+func tooBig(limit int) error {
+	return &closeError{code: ws.StatusMessageTooBig, reason: fmt.Sprintf("a message may have at most %d KiB", limit>>10)}
 }
 
 // A messageReader reads the client's messages from a connection, strictly by

@@ -183,14 +183,14 @@ func (h *Hub) Committed(commit *relay.Commit) {
 		h.committed.Store(h.elapsed())
 	}
 	for _, m := range commit.Messages {
-		h.tellMessage(m)
+		h.notifyMessage(m)
 	}
 	for i := range commit.Changes {
-		h.tellChange(&commit.Changes[i])
+		h.notifyChange(&commit.Changes[i])
 	}
 }
 
-func (h *Hub) tellMessage(m *relay.Message) {
+func (h *Hub) notifyMessage(m *relay.Message) {
 	recipients := h.listeners[m.Recipient]
 	var shared *sharedFrame
 	if len(recipients) > 1 {
@@ -207,7 +207,7 @@ func (h *Hub) tellMessage(m *relay.Message) {
 	}
 }
 
-func (h *Hub) tellChange(change *relay.Change) {
+func (h *Hub) notifyChange(change *relay.Change) {
 	for _, l := range h.listeners[change.Recipient] {
 		l.receivedChanged(change)
 	}
@@ -268,8 +268,8 @@ func (h *Hub) register(l listener) error {
 
 const (
 	mechaAnswers = 512 // answers that may be due to all sockets of a Mecha
-	mostAnswers  = 256 // to one of them
-	leastAnswers = 16  // to one of them, however many there are
+	maxAnswers   = 256 // to one of them
+	minAnswers   = 16  // to one of them, however many there are
 )
 
 // shareAnswers divides the answers that may be due to a Mecha among its listeners. So
@@ -277,13 +277,13 @@ const (
 // opens. h.mu is held.
 func (h *Hub) shareAnswers(id relay.MechaNumber) {
 	all := h.listeners[id]
-	share := int32(min(max(mechaAnswers/max(len(all), 1), leastAnswers), mostAnswers))
-	if len(all) > 2*mechaAnswers/leastAnswers {
+	share := int32(min(max(mechaAnswers/max(len(all), 1), minAnswers), maxAnswers))
+	if len(all) > 2*mechaAnswers/minAnswers {
 		all = all[len(all)-1:] // the others have the least share already
 	}
 	for _, l := range all {
 		if c, ok := l.(*Conn); ok {
-			c.in.mostDue.Store(share)
+			c.in.maxDue.Store(share)
 		}
 	}
 }

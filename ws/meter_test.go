@@ -87,14 +87,14 @@ func TestTheAnswersDueAreShared(t *testing.T) {
 		t.Helper()
 		sum := int32(0)
 		for _, c := range all {
-			sum += c.in.mostDue.Load()
+			sum += c.in.maxDue.Load()
 		}
 		n := int32(len(all))
-		if least := n * leastAnswers; sum > max(mechaAnswers, least) || sum < min(n*mostAnswers, mechaAnswers-n) {
+		if least := n * minAnswers; sum > max(mechaAnswers, least) || sum < min(n*maxAnswers, mechaAnswers-n) {
 			t.Fatalf("%d sockets have %d together", n, sum)
 		}
 	}
-	for range 3 * mechaAnswers / leastAnswers {
+	for range 3 * mechaAnswers / minAnswers {
 		c := &Conn{heldKey: heldKey{key: key}}
 		if err := h.register(c); err != nil {
 			t.Fatal(err)

@@ -68,12 +68,12 @@ var errConnection = errors.New("connection lost")
 // toRead is what push must read from the store.
 type toRead struct{ receipts, returns, messages bool }
 
-// take takes the outbox, and tells what to read from the store after it. If there is
+// take takes the queue, and returns what to read from the store after it. If there is
 // nothing to do, more is false and push must end.
-func (c *Conn) take() (o *outbox, read toRead, more bool) {
+func (c *Conn) take() (o *sendQueue, read toRead, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o = c.out.box
+	o = c.out.queue
 	if !c.ending.closing {
 		read = toRead{receipts: c.out.receiptsAfter != 0, returns: c.out.returns, messages: c.out.lagging && !c.out.stalled}
 	}
@@ -81,7 +81,7 @@ func (c *Conn) take() (o *outbox, read toRead, more bool) {
 		c.out.running = false
 		return nil, toRead{}, false
 	}
-	c.out.box = nil
+	c.out.queue = nil
 	if read.returns {
 		c.out.returns = false
 	}
@@ -89,11 +89,11 @@ func (c *Conn) take() (o *outbox, read toRead, more bool) {
 	return o, read, true
 }
 
-func (c *Conn) send(o *outbox, read toRead, b *batch) error {
+func (c *Conn) send(o *sendQueue, read toRead, b *batch) error {
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	defer func() { c.stream.newsSince = 0 }()
 	if o != nil {
-		if err := c.sendOutbox(o, b); err != nil || o.closing != nil {
+		if err := c.sendQueued(o, b); err != nil || o.closing != nil {
 			return err
 		}
 	}
@@ -139,8 +139,8 @@ func (c *Conn) sendReturned(b *batch) error {
 	return c.write(b)
 }
 
-func (c *Conn) sendOutbox(o *outbox, b *batch) error {
-	err := c.appendOutbox(o, b)
+func (c *Conn) sendQueued(o *sendQueue, b *batch) error {
+	err := c.appendQueued(o, b)
 	if err == nil {
 		err = c.write(b)
 	}
@@ -151,10 +151,10 @@ func (c *Conn) sendOutbox(o *outbox, b *batch) error {
 	return err
 }
 
-// appendOutbox appends the frames of an outbox to the batch.
+// appendQueued appends the frames of a queue to the batch.
 //
 //go:noinline
-func (c *Conn) appendOutbox(o *outbox, b *batch) error {
+func (c *Conn) appendQueued(o *sendQueue, b *batch) error {
 	b.frames = appendReceipts(o.appendFrames(b.frames), c.newReceipts(o.receipts))
 	if b.frames = append(b.frames, o.closing...); o.closing != nil {
 		return nil
@@ -208,7 +208,7 @@ func (c *Conn) sendPage(b *batch) error {
 		if q.Limit <= 0 {
 			q.Limit, q.NoPayload = 1, true // only to learn whether there is more
 		}
-		w.pageBegins()
+		w.pageStarted()
 	}
 	c.mu.Unlock()
 	page, err := c.hub.config.Store.Stream(context.Background(), q)
@@ -244,7 +244,7 @@ func (c *Conn) stall() {
 }
 
 // goOn ends a stall. c.mu is held.
-func (c *Conn) goOn() {
+func (c *Conn) resume() {
 	c.out.stalled = false
 	c.wakePush()
 }

@@ -227,7 +227,7 @@ func (c *Conn) signal() {
 // readEnded finishes the closing handshake: it waits until our close frame is
 // sent. It reports whether the reader must go on, which is after a fault of the peer:
 // then the reader drains the input, as closeWritten says.
-func (c *Conn) readEnded(err error) (goOn bool) {
+func (c *Conn) readEnded(err error) (drain bool) {
 	var end *closeError
 	if !errors.As(err, &end) {
 		return false // the connection is gone, or the drain is over
@@ -259,7 +259,7 @@ func (c *Conn) control(op ws.OpCode, payload []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pongs := &c.outbox().pings[1]
+	pongs := &c.sendQueue().pings[1]
 	if len(*pongs)+len(payload) > maxPongs {
 		*pongs = nil
 	}
@@ -277,7 +277,7 @@ type handler func(c *Conn, op ws.OpCode, message []byte) error
 // after our close frame, too: the peer sent the message before it saw that frame.
 func (c *Conn) handle(op ws.OpCode, message []byte) error {
 	c.mu.Lock()
-	for c.out.answersDue >= c.in.mostDue.Load() && !c.ending.dead {
+	for c.out.answersDue >= c.in.maxDue.Load() && !c.ending.dead {
 		await[struct{}](c, nil)
 	}
 	if c.ending.dead {

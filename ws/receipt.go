@@ -46,7 +46,7 @@ func (c *Conn) sentChanged(r *receipt) {
 	if c.out.receiptsAfter != 0 || c.ending.closeSent {
 		return // push will find it in the store, or will send nothing more
 	}
-	o := c.outbox()
+	o := c.sendQueue()
 	o.receipts = append(o.receipts, newQueuedReceipt(r.change, frame))
 	if o.receiptBytes += len(frame) + receiptOverhead; o.receiptBytes > maxReceipts {
 		c.out.receiptsAfter = o.receipts[0].at - 1
@@ -56,7 +56,7 @@ func (c *Conn) sentChanged(r *receipt) {
 }
 
 // dropReceipts drops the queued receipts. Conn.mu is held.
-func (o *outbox) dropReceipts() {
+func (o *sendQueue) dropReceipts() {
 	clear(o.receipts)
 	o.receipts, o.receiptBytes = o.receipts[:0], 0
 }
@@ -98,7 +98,7 @@ func (c *Conn) sendReceipts(b *batch) error {
 	if !page.End {
 		c.mu.Lock()
 		c.out.receiptsAfter = page.Upto
-		if o := c.out.box; o != nil {
+		if o := c.out.queue; o != nil {
 			o.dropReceipts()
 		}
 		c.mu.Unlock()

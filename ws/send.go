@@ -18,9 +18,9 @@ func (h *Hub) SetSender(s relay.Sender) { h.sender = s }
 
 // admit counts the memory of a message that comes, and waits until there is room.
 func (c *Conn) admit(length int64, before int, last bool) error {
-	most := c.mostBytes()
-	if length > int64(most-before) { // not as a sum, which might overflow
-		return tooBig(most)
+	limit := c.maxBytes()
+	if length > int64(limit-before) { // not as a sum, which might overflow
+		return tooBig(limit)
 	}
 	if c.hub.sender == nil || c.in.held > 0 { // all that the message may become is counted
 		return nil
@@ -28,7 +28,7 @@ func (c *Conn) admit(length int64, before int, last bool) error {
 	return c.holdMemory(before+int(length), last)
 }
 
-func (c *Conn) mostBytes() int {
+func (c *Conn) maxBytes() int {
 	if c.hub.sender == nil {
 		return maxMessage
 	}

@@ -18,9 +18,9 @@ type window struct {
 
 func (w *window) room() int { return w.size - len(w.inFlight) }
 
-// pageBegins says that push starts to read a page. It must be called before the
+// pageStarted records that push starts to read a page. It must be called before the
 // store is asked, so that free sees every change that the page may not show.
-func (w *window) pageBegins() { w.reading, w.freed = true, nil }
+func (w *window) pageStarted() { w.reading, w.freed = true, nil }
 
 // pageTaken says that push is done with the page: its messages have been added,
 // or there was no room for them.

@@ -16,7 +16,7 @@ import (
 	"relay/http/client"
 )
 
-// card is an agent card (§4.4.1). Fields that the door never sets are left out.
+// card is an agent card (§4.4.1). Fields that the gateway never sets are left out.
 type card struct {
 	Name            string                `json:"name"`
 	Description     string                `json:"description"`
@@ -83,7 +83,7 @@ const (
 
 // makeCard describes a Mecha as its profile does. What the protocol requires and the profile
 // does not have is filled in with what is true of every Mecha.
-func (d *Door) makeCard(p *profile) *card {
+func (d *Gateway) makeCard(p *profile) *card {
 	modes := []string{"text/plain", "application/json"}
 	c := &card{
 		Name:          cmp.Or(p.DisplayName, p.MechaID),
@@ -135,7 +135,7 @@ type offered struct {
 
 const (
 	offeredTime = 30 * time.Second
-	mostOffered = 10_000
+	maxOffered  = 10_000
 )
 
 func (o *offered) has(a relay.Address) bool {
@@ -147,17 +147,17 @@ func (o *offered) has(a relay.Address) bool {
 func (o *offered) add(a relay.Address) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.all == nil || len(o.all) >= mostOffered {
+	if o.all == nil || len(o.all) >= maxOffered {
 		o.all = map[relay.Address]time.Time{}
 	}
 	o.all[a] = time.Now().Add(offeredTime)
 }
 
 // named reports whether the operator has named the Mecha.
-func (d *Door) named(a relay.Address) bool { return slices.Contains(d.Offer, a) }
+func (d *Gateway) named(a relay.Address) bool { return slices.Contains(d.Offer, a) }
 
 // reaches reports whether clients reach a Mecha.
-func (d *Door) reaches(ctx context.Context, a relay.Address) (bool, error) {
+func (d *Gateway) reaches(ctx context.Context, a relay.Address) (bool, error) {
 	if len(d.Offer) > 0 {
 		return d.named(a), nil
 	}
@@ -169,7 +169,7 @@ func (d *Door) reaches(ctx context.Context, a relay.Address) (bool, error) {
 }
 
 // profile reads the profile of a Mecha; nil if clients do not reach it.
-func (d *Door) profile(ctx context.Context, a relay.Address) (*profile, error) {
+func (d *Gateway) profile(ctx context.Context, a relay.Address) (*profile, error) {
 	if a == d.Own || len(d.Offer) > 0 && !d.named(a) {
 		return nil, nil
 	}
@@ -188,14 +188,14 @@ func (d *Door) profile(ctx context.Context, a relay.Address) (*profile, error) {
 }
 
 // answerCard answers a request for a card.
-func (d *Door) answerCard(w http.ResponseWriter, r *http.Request, a relay.Address) {
+func (d *Gateway) answerCard(w http.ResponseWriter, r *http.Request, a relay.Address) {
 	p, err := d.profile(r.Context(), a)
 	switch {
 	case err != nil:
 		refuse(w, http.StatusBadGateway, faultOf(err).Message)
 		return
 	case p == nil:
-		refuse(w, http.StatusNotFound, "there is no such Mecha at this door")
+		refuse(w, http.StatusNotFound, "there is no such Mecha at this gateway")
 		return
 	}
 	body := marshal(d.makeCard(p))

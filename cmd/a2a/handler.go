@@ -19,21 +19,21 @@ import (
 	"relay/db/relay"
 )
 
-// mostBody is larger than what a relay takes by default, as parts in A2A are.
-const mostBody = 2 << 20
+// maxBody is larger than what a relay takes by default, as parts in A2A are.
+const maxBody = 2 << 20
 
 func digest(token string) [32]byte { return sha256.Sum256([]byte(token)) }
 
 // ServeHTTP answers at /a2a/NAME^CREW, at the path of a card below that, and, if one Mecha is
 // offered alone, at the path of a card at the root.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !d.calledRightly(r.Host) {
-		refuse(w, http.StatusMisdirectedRequest, "this door is for this machine: name it as localhost, 127.0.0.1 or [::1]")
+		refuse(w, http.StatusMisdirectedRequest, "this gateway is for this machine: name it as localhost, 127.0.0.1 or [::1]")
 		return
 	}
 	if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r.Host) {
-		refuse(w, http.StatusForbidden, "this door answers no pages of other origins")
+		refuse(w, http.StatusForbidden, "this gateway answers no pages of other origins")
 		return
 	}
 	mecha, isCard, ok := d.route(r.URL.Path)
@@ -45,7 +45,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Who names a Mecha by --offer shows its card to all; the card says that a token is needed.
 	if !(isCard && d.named(mecha)) && !d.admits(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "the token of this door is missing or wrong: Authorization: Bearer TOKEN")
+		refuse(w, http.StatusUnauthorized, "the token of this gateway is missing or wrong: Authorization: Bearer TOKEN")
 		return
 	}
 	method := http.MethodPost
@@ -62,7 +62,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-d.places }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "too many requests wait at this door; try again later")
+		refuse(w, http.StatusServiceUnavailable, "too many requests wait at this gateway; try again later")
 		return
 	}
 	if isCard {
@@ -72,8 +72,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.answerCall(w, r, mecha)
 }
 
-// calledRightly reports whether a request names the door as it is to be named.
-func (d *Door) calledRightly(host string) bool {
+// calledRightly reports whether a request names the gateway as it is to be named.
+func (d *Gateway) calledRightly(host string) bool {
 	if !d.Local {
 		return true
 	}
@@ -99,7 +99,7 @@ func sameOrigin(origin, host string) bool {
 }
 
 // route says which Mecha a path means, and whether its card.
-func (d *Door) route(path string) (a relay.Address, isCard, ok bool) {
+func (d *Gateway) route(path string) (a relay.Address, isCard, ok bool) {
 	if path == cardPath && len(d.Offer) == 1 {
 		return d.Offer[0], true, true
 	}
@@ -110,7 +110,7 @@ func (d *Door) route(path string) (a relay.Address, isCard, ok bool) {
 }
 
 // admits reports whether a request shows the token.
-func (d *Door) admits(r *http.Request) bool {
+func (d *Gateway) admits(r *http.Request) bool {
 	if d.Token == "" {
 		return true
 	}
@@ -134,15 +134,15 @@ func refuse(w http.ResponseWriter, status int, why string) {
 }
 
 // answerCall answers a request of JSON-RPC.
-func (d *Door) answerCall(w http.ResponseWriter, r *http.Request, mecha relay.Address) {
+func (d *Gateway) answerCall(w http.ResponseWriter, r *http.Request, mecha relay.Address) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			refuse(w, http.StatusRequestEntityTooLarge, "a request has at most "+strconv.Itoa(mostBody)+" bytes")
+			refuse(w, http.StatusRequestEntityTooLarge, "a request has at most "+strconv.Itoa(maxBody)+" bytes")
 			return
 		}
 		refuse(w, http.StatusBadRequest, "the request is not whole")
@@ -160,7 +160,7 @@ func (d *Door) answerCall(w http.ResponseWriter, r *http.Request, mecha relay.Ad
 		send(w, http.StatusOK, answer(c.id, nil, faultOf(err)))
 		return
 	} else if !here {
-		refuse(w, http.StatusNotFound, "there is no such Mecha at this door")
+		refuse(w, http.StatusNotFound, "there is no such Mecha at this gateway")
 		return
 	}
 	result, streamed, err := d.call(w, r, c, mecha)
@@ -173,7 +173,7 @@ func (d *Door) answerCall(w http.ResponseWriter, r *http.Request, mecha relay.Ad
 }
 
 // call carries a call out.
-func (d *Door) call(
+func (d *Gateway) call(
 	w http.ResponseWriter, r *http.Request, c call, mecha relay.Address,
 ) (result any, streamed bool, err error) {
 	var f func(context.Context, relay.Address, json.RawMessage) (any, error)
@@ -194,7 +194,7 @@ func (d *Door) call(
 		"DeleteTaskPushNotificationConfig":
 		return nil, false, noPush()
 	case "GetExtendedAgentCard":
-		return nil, false, faultf(codeUnsupported, "UNSUPPORTED_OPERATION", "this door has no other card than the public one")
+		return nil, false, faultf(codeUnsupported, "UNSUPPORTED_OPERATION", "this gateway has no other card than the public one")
 	default:
 		return nil, false, &fault{Code: codeMethod, Message: "there is no such method"}
 	}
@@ -219,5 +219,5 @@ func checkVersion(r *http.Request, method string) *fault {
 		given = given[:16] + "…"
 	}
 	return faultf(codeVersion, "VERSION_NOT_SUPPORTED",
-		"this door speaks version %s of A2A (SendMessage, GetTask, CancelTask), and not %s", version, relay.Visible(given))
+		"this gateway speaks version %s of A2A (SendMessage, GetTask, CancelTask), and not %s", version, relay.Visible(given))
 }

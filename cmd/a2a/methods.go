@@ -23,7 +23,7 @@ type asked struct {
 }
 
 // send reads the parameters of SendMessage and SendStreamingMessage, and sends the message.
-func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMessage) (*asked, error) {
+func (d *Gateway) send(ctx context.Context, mecha relay.Address, params json.RawMessage) (*asked, error) {
 	o := readObject("", params, "message", "configuration")
 	c := readObject("configuration", o.fields["configuration"], "historyLength", "returnImmediately",
 		"taskPushNotificationConfig")
@@ -45,7 +45,7 @@ func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMes
 	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id),
 		Timeout: d.sendTimeout(), TTL: d.TTL}
 	if s.task != "" {
-		return a, d.goOn(ctx, mecha, s, payload, m, a)
+		return a, d.resume(ctx, mecha, s, payload, m, a)
 	}
 	sent, err := d.Client.Send(ctx, string(mecha), payload, m)
 	switch {
@@ -64,9 +64,9 @@ func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMes
 }
 
 // earlier finds the message that began a task by the same words of the client, but with other
-// options of the door's own, as another --ttl, or before the client named the context that it got.
+// options of the gateway's own, as another --ttl, or before the client named the context that it got.
 // It looks in the newest listedMessages with the Mecha. The error is a *fault if there is none.
-func (d *Door) earlier(ctx context.Context, mecha relay.Address, s *said, payload []byte) (*record, error) {
+func (d *Gateway) earlier(ctx context.Context, mecha relay.Address, s *said, payload []byte) (*record, error) {
 	q := url.Values{"peer": {string(mecha)}, "direction": {"out"}, "order": {"desc"}}
 	if s.context != "" {
 		q.Set("conversation_id", s.context)
@@ -98,14 +98,14 @@ func unsent(err error) *fault {
 	var failed *client.SendError
 	if errors.As(err, &failed) && failed.Unknown {
 		f = faultf(codeInternal, "OUTCOME_UNKNOWN",
-			"the relay behind this door did not answer, and may have the message: send it again with the same messageId")
+			"the relay behind this gateway did not answer, and may have the message: send it again with the same messageId")
 	}
 	return f
 }
 
 // goOn sends a message that belongs to a task which exists. It answers what the task has
 // come to, so it differs from try to try; therefore the relay is asked whether it is there.
-func (d *Door) goOn(
+func (d *Gateway) resume(
 	ctx context.Context, mecha relay.Address, s *said, payload []byte, m client.SendOptions, a *asked,
 ) error {
 	t, err := d.load(ctx, mecha, s.task)
@@ -155,8 +155,8 @@ func (t *thread) hasSaid(own, id string, payload []byte) (bool, error) {
 }
 
 // sendMessage answers SendMessage (§3.1.1): with the task when it has ended, when it waits
-// for the client, or when the door has waited long enough.
-func (d *Door) sendMessage(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
+// for the client, or when the gateway has waited long enough.
+func (d *Gateway) sendMessage(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
 	a, err := d.send(ctx, mecha, params)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (d *Door) sendMessage(ctx context.Context, mecha relay.Address, params json
 }
 
 // getTask answers GetTask (§3.1.3).
-func (d *Door) getTask(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
+func (d *Gateway) getTask(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
 	o := readObject("", params, "id", "historyLength")
 	id, history := o.text("id", longestID, true), o.whole("historyLength", 0, 1<<31-1)
 	if o.fault != nil {
@@ -193,7 +193,7 @@ func (d *Door) getTask(ctx context.Context, mecha relay.Address, params json.Raw
 
 // cancelTask answers CancelTask (§3.1.5). It tells the Mecha by a message, which the task
 // names; what the Mecha makes of it, the client does not wait for.
-func (d *Door) cancelTask(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
+func (d *Gateway) cancelTask(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
 	o := readObject("", params, "id")
 	id := o.text("id", longestID, true)
 	if o.fault != nil {
@@ -228,7 +228,7 @@ func (d *Door) cancelTask(ctx context.Context, mecha relay.Address, params json.
 const listedMessages = 5000
 
 // listTasks answers ListTasks (§3.1.4).
-func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
+func (d *Gateway) listTasks(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
 	o := readObject("", params, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter",
 		"includeArtifacts")
 	conversation, only, after := o.text("contextId", 128, false), state(o.text("status", 64, false)),
@@ -237,7 +237,7 @@ func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.R
 	token := o.text("pageToken", 128, false)
 	begin, ok := placeOf(token)
 	if token != "" && !ok {
-		o.failed("pageToken", "is none of this door")
+		o.failed("pageToken", "is none of this gateway")
 	}
 	if only != "" && only != "TASK_STATE_UNSPECIFIED" && !slices.Contains(states, only) {
 		o.failed("status", "must be one of %v", states)
@@ -305,7 +305,7 @@ func placeOf(token string) (place string, ok bool) {
 }
 
 // listed makes a task of a list, and reads the payloads that it needs.
-func (d *Door) listed(ctx context.Context, t *thread, artifacts bool, history *int) (*task, error) {
+func (d *Gateway) listed(ctx context.Context, t *thread, artifacts bool, history *int) (*task, error) {
 	m := t.meaning()
 	needed := m.history
 	if artifacts {
@@ -325,7 +325,7 @@ func (d *Door) listed(ctx context.Context, t *thread, artifacts bool, history *i
 
 func noPush() *fault {
 	return faultf(codeNoPush, "PUSH_NOTIFICATION_NOT_SUPPORTED",
-		"this door has no push notifications: ask with GetTask, or follow the task with SubscribeToTask")
+		"this gateway has no push notifications: ask with GetTask, or follow the task with SubscribeToTask")
 }
 
 func firstFault(all ...*fault) *fault {

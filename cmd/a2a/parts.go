@@ -24,8 +24,8 @@ type said struct {
 }
 
 const (
-	mostParts      = 1000
-	mostReferences = 100
+	maxParts      = 1000
+	maxReferences = 100
 )
 
 // readSaid reads a message (§4.1.4).
@@ -43,7 +43,7 @@ func readSaid(text json.RawMessage) (*said, *fault) {
 	if o.text("role", 64, true) != roleUser {
 		o.failed("role", "must be %s", roleUser)
 	}
-	s.parts, s.references = o.list("parts", mostParts), o.list("referenceTaskIds", mostReferences)
+	s.parts, s.references = o.list("parts", maxParts), o.list("referenceTaskIds", maxReferences)
 	if len(s.parts) == 0 {
 		o.failed("parts", "must have at least one part")
 	}
@@ -172,7 +172,7 @@ func partsOf(payload json.RawMessage) []part {
 	if err != nil {
 		return []part{textPart("(an answer without a payload)")} // the relay gives no payload that is not valid
 	}
-	if listed := readObject("", payload, "parts").list("parts", mostParts); len(listed) > 0 {
+	if listed := readObject("", payload, "parts").list("parts", maxParts); len(listed) > 0 {
 		valid := true
 		for _, p := range listed {
 			_, f := readPart("", p)

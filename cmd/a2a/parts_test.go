@@ -59,7 +59,7 @@ func TestAPayloadBecomesParts(t *testing.T) {
 	}
 }
 
-// No request makes the door panic or send an invalid payload. The same message is always
+// No request makes the gateway panic or send an invalid payload. The same message is always
 // sent with the same bytes.
 func FuzzCall(f *testing.F) {
 	for _, seed := range []string{

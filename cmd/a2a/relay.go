@@ -14,20 +14,20 @@ import (
 	"relay/http/client"
 )
 
-// get asks the relay. While it is away or overloaded, it is asked again until the door's
+// get asks the relay. While it is away or overloaded, it is asked again until the gateway's
 // patience is over.
-func (d *Door) get(ctx context.Context, path string, out any) error {
-	return client.Retry(ctx, d.Patience, func(ctx context.Context) error {
+func (d *Gateway) get(ctx context.Context, path string, out any) error {
+	return client.Retry(ctx, d.Timeout, func(ctx context.Context) error {
 		return d.Client.Call(ctx, "GET", path, nil, out)
 	})
 }
 
-// sendTimeout is the door's patience as client.SendOptions have it.
-func (d *Door) sendTimeout() time.Duration {
-	if d.Patience == 0 {
+// sendTimeout is the gateway's timeout as client.SendOptions have it.
+func (d *Gateway) sendTimeout() time.Duration {
+	if d.Timeout == 0 {
 		return -1 // one attempt
 	}
-	return d.Patience
+	return d.Timeout
 }
 
 // faultOf says what an error of the relay means for a client.
@@ -38,7 +38,7 @@ func faultOf(err error) *fault {
 	case errors.As(err, &f):
 		return f
 	case !errors.As(err, &refused):
-		return &fault{Code: codeInternal, Message: "the relay behind this door does not answer; try again later"}
+		return &fault{Code: codeInternal, Message: "the relay behind this gateway does not answer; try again later"}
 	}
 	reason := strings.ToUpper(string(refused.Code))
 	switch refused.Code {
@@ -54,7 +54,7 @@ func faultOf(err error) *fault {
 		return faultf(codeUnsupported, reason, "the relay refuses the message: %s", refused.Detail)
 	}
 	if refused.Status == http.StatusUnauthorized {
-		return faultf(codeInternal, "DOOR_UNAUTHORIZED", "the relay does not accept the key of this door")
+		return faultf(codeInternal, "DOOR_UNAUTHORIZED", "the relay does not accept the key of this gateway")
 	}
 	return faultf(codeInternal, reason, "the relay refuses for now: %s", refused.Error())
 }
@@ -74,10 +74,10 @@ type load struct {
 
 // A task is looked for in the first and in the last nearMessages of its context, beginning with
 // its first message. In between, the traces tell which message is answered by which, for
-// mostTraced messages at most.
+// maxTraced messages at most.
 const (
 	nearMessages = 5000
-	mostTraced   = 100
+	maxTraced    = 100
 )
 
 // trace is the life of a message as the relay tells it.
@@ -100,15 +100,15 @@ func (t *trace) answer() string {
 	return ""
 }
 
-func (d *Door) trace(ctx context.Context, id string) (t *trace, err error) {
+func (d *Gateway) trace(ctx context.Context, id string) (t *trace, err error) {
 	t = &trace{}
 	return t, d.get(ctx, "/api/v1/messages/"+id+"/trace", t)
 }
 
-// load reads a task that the door has given to mecha. The question is read before what came
+// load reads a task that the gateway has given to mecha. The question is read before what came
 // after it, so an answer that was sent before the last acknowledgement is never missed. The
 // error is a *fault if there is no such task.
-func (d *Door) load(ctx context.Context, mecha relay.Address, id string) (*load, error) {
+func (d *Gateway) load(ctx context.Context, mecha relay.Address, id string) (*load, error) {
 	if !isMessageID(id) {
 		return nil, noTask(id)
 	}
@@ -131,8 +131,8 @@ func (d *Door) load(ctx context.Context, mecha relay.Address, id string) (*load,
 }
 
 // after reads what came after a message in its conversation with mecha, in commit order, as far
-// as Door.near and mostTraced allow.
-func (d *Door) after(ctx context.Context, t *trace, mecha relay.Address) ([]*record, error) {
+// as Gateway.near and maxTraced allow.
+func (d *Gateway) after(ctx context.Context, t *trace, mecha relay.Address) ([]*record, error) {
 	path := "/api/v1/conversations/" + url.PathEscape(t.Message.ConversationID) + "/messages"
 	query := func(name, value string) url.Values {
 		return url.Values{"peer": {string(mecha)}, "include": {"payload"}, name: {value}}
@@ -158,7 +158,7 @@ func (d *Door) after(ctx context.Context, t *trace, mecha relay.Address) ([]*rec
 	for _, r := range last {
 		add(r)
 	}
-	for range mostTraced {
+	for range maxTraced {
 		id := t.answer()
 		if id == "" {
 			break
@@ -179,13 +179,13 @@ func (d *Door) after(ctx context.Context, t *trace, mecha relay.Address) ([]*rec
 }
 
 // records reads the pages of a history, at most so many records. more: there are more.
-func (d *Door) records(ctx context.Context, path string, q url.Values, most int) (all []*record, more bool, err error) {
+func (d *Gateway) records(ctx context.Context, path string, q url.Values, limit int) (all []*record, more bool, err error) {
 	cursor := "since_message_id"
 	if q.Get("order") == "desc" {
 		cursor = "before_message_id"
 	}
-	for len(all) < most {
-		q.Set("limit", strconv.Itoa(min(most-len(all), 1000)))
+	for len(all) < limit {
+		q.Set("limit", strconv.Itoa(min(limit-len(all), 1000)))
 		var p struct {
 			Messages []*record
 			More     bool   `json:"has_more"`
@@ -204,10 +204,10 @@ func (d *Door) records(ctx context.Context, path string, q url.Values, most int)
 }
 
 // follow reads a task again and again, whenever something may have happened to it, and shows
-// it to each. It ends when each returns false, with ctx, with the door, or with an error
+// it to each. It ends when each returns false, with ctx, with the gateway, or with an error
 // that time does not heal; while the relay is away, it goes on. It calls idle after each
 // wait, at least every Config.LookAgain, and ends when that returns false.
-func (d *Door) follow(
+func (d *Gateway) follow(
 	ctx context.Context, mecha relay.Address, id, conversation string, each func(*load) bool, idle func() bool,
 ) error {
 	bell := d.bells.hang(id, conversation) // before the first look, so that nothing is missed

@@ -186,8 +186,8 @@ func (o *object) failed(field, format string, args ...any) {
 	}
 }
 
-// text reads a string of at most most bytes, and of at least one if it is required.
-func (o *object) text(field string, most int, required bool) string {
+// text reads a string of at most limit bytes, and of at least one if it is required.
+func (o *object) text(field string, limit int, required bool) string {
 	value, given := o.fields[field]
 	if !given {
 		if required {
@@ -201,21 +201,21 @@ func (o *object) text(field string, most int, required bool) string {
 		o.failed(field, "must be a string")
 	case required && s == "":
 		o.failed(field, "must not be empty")
-	case len(s) > most:
-		o.failed(field, "must have at most %d bytes", most)
+	case len(s) > limit:
+		o.failed(field, "must have at most %d bytes", limit)
 	}
 	return s
 }
 
 // whole reads a whole number. It is nil if there is none.
-func (o *object) whole(field string, least, most int64) *int {
+func (o *object) whole(field string, least, limit int64) *int {
 	value, given := o.fields[field]
 	if !given {
 		return nil
 	}
 	n, ok := strict.Int(value)
-	if !ok || n < least || n > most {
-		o.failed(field, "must be a whole number from %d to %d", least, most)
+	if !ok || n < least || n > limit {
+		o.failed(field, "must be a whole number from %d to %d", least, limit)
 		return nil
 	}
 	i := int(n)
@@ -235,7 +235,7 @@ func (o *object) is(field string) bool {
 }
 
 // list reads the values of an array.
-func (o *object) list(field string, most int) (all []json.RawMessage) {
+func (o *object) list(field string, limit int) (all []json.RawMessage) {
 	value, given := o.fields[field]
 	if !given {
 		return nil
@@ -248,8 +248,8 @@ func (o *object) list(field string, most int) (all []json.RawMessage) {
 	_, _ = d.Token()                             // the bracket; the text has been checked
 	for d.More() {
 		var one json.RawMessage
-		if len(all) == most || d.Decode(&one) != nil {
-			o.failed(field, "must have at most %d values", most)
+		if len(all) == limit || d.Decode(&one) != nil {
+			o.failed(field, "must have at most %d values", limit)
 			return nil
 		}
 		all = append(all, one)

@@ -80,7 +80,7 @@ func (s *stream) idle() bool {
 }
 
 // follow streams a task until it has ended; with turn, also until it waits for the client.
-func (s *stream) follow(ctx context.Context, d *Door, mecha relay.Address, a *asked, turn bool) {
+func (s *stream) follow(ctx context.Context, d *Gateway, mecha relay.Address, a *asked, turn bool) {
 	err := d.follow(ctx, mecha, a.id, a.conversation, func(t *load) bool {
 		v := t.task(t.verdict, a.history)
 		return s.show(v) && !v.Status.State.ended() && !(turn && v.Status.State.interrupted())
@@ -92,7 +92,7 @@ func (s *stream) follow(ctx context.Context, d *Door, mecha relay.Address, a *as
 
 // sendStreaming answers SendStreamingMessage (§3.1.2). An error comes before the stream has
 // begun.
-func (d *Door) sendStreaming(w http.ResponseWriter, r *http.Request, c call, mecha relay.Address) error {
+func (d *Gateway) sendStreaming(w http.ResponseWriter, r *http.Request, c call, mecha relay.Address) error {
 	a, err := d.send(r.Context(), mecha, c.params)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (d *Door) sendStreaming(w http.ResponseWriter, r *http.Request, c call, mec
 }
 
 // subscribe answers SubscribeToTask (§3.1.6).
-func (d *Door) subscribe(w http.ResponseWriter, r *http.Request, c call, mecha relay.Address) error {
+func (d *Gateway) subscribe(w http.ResponseWriter, r *http.Request, c call, mecha relay.Address) error {
 	o := readObject("", c.params, "id")
 	id := o.text("id", longestID, true)
 	if o.fault != nil {

@@ -8,7 +8,7 @@ import (
 	"relay/db/relay"
 )
 
-// A task is a thread of messages in one conversation, between the door's Mecha and another
+// A task is a thread of messages in one conversation, between the gateway's Mecha and another
 // one: the question, whose id is that of the task, and what names it or its successors by
 // in_reply_to. This file says what a thread means as a task; it knows nothing but records.
 
@@ -50,7 +50,7 @@ func (r *record) detail() string {
 	return r.Ack.Detail
 }
 
-// The message types by which a Mecha and the door say more than an answer says.
+// The message types by which a Mecha and the gateway say more than an answer says.
 const (
 	typeInput  = "input_required" // the Mecha wants to know more
 	typeAuth   = "auth_required"  // the Mecha wants to be authorised

@@ -12,9 +12,9 @@ const (
 	mecha = "planner^acme"
 )
 
-// story makes records of lines. "q" is a question of the door, "r" an answer to the newest
-// message of the door, or to what follows as in "r>2"; a word after it is the type. "ack W"
-// is a word about the newest message of the door. Each line is a second later.
+// story makes records of lines. "q" is a question of the gateway, "r" an answer to the newest
+// message of the gateway, or to what follows as in "r>2"; a word after it is the type. "ack W"
+// is a word about the newest message of the gateway. Each line is a second later.
 func story(t *testing.T, lines string) (all []*record) {
 	t.Helper()
 	at := func(i int) string { return fmt.Sprintf("2026-11-23T08:00:%02d.000Z", i) }

@@ -6,7 +6,7 @@ import (
 )
 
 // The objects of the protocol, in the JSON of its version 1.0 (specification, §4 and §5.5).
-// Fields that the door never sets are left out.
+// Fields that the gateway never sets are left out.
 
 type task struct {
 	ID        string         `json:"id"`
@@ -59,7 +59,7 @@ const (
 )
 
 // part is a part of a message as it stands in JSON: clients and Mechas may know fields of it
-// that the door does not.
+// that the gateway does not.
 type part = json.RawMessage
 
 type artifact struct {
@@ -94,7 +94,7 @@ type taskList struct {
 	TotalSize     int     `json:"totalSize"`
 }
 
-// marshal is json.Marshal, but leaves <, > and & as they are. What the door marshals can
+// marshal is json.Marshal, but leaves <, > and & as they are. What the gateway marshals can
 // always be marshalled.
 func marshal(v any) []byte {
 	var b bytes.Buffer

@@ -38,9 +38,9 @@ type certificates struct {
 	wg   sync.WaitGroup
 }
 
-// mostWaiting bounds the handshakes that wait for the first certificate of a
+// maxWaiting bounds the handshakes that wait for the first certificate of a
 // domain. The CA may take minutes, and a handshake stays after its client has gone.
-const mostWaiting = 1024
+const maxWaiting = 1024
 
 func newCertificates(p *part, log *slog.Logger) *certificates {
 	a := &certificates{domains: p.domains, log: log, failing: rate.Sometimes{Interval: time.Minute}}
@@ -89,7 +89,7 @@ func (b *endingBody) Close() error {
 func (a *certificates) Config() *tls.Config { return serve.TLSConfig(a.get, acme.ALPNProto) }
 
 func (a *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if a.waiting.Add(1) > mostWaiting {
+	if a.waiting.Add(1) > maxWaiting {
 		a.waiting.Add(-1)
 		return nil, errors.New("too many handshakes wait for a certificate")
 	}

@@ -72,7 +72,7 @@ expires, the exit code is 1.`,
 				return err
 			}
 			err = a.send(cmd.Context(), api, &m, f)
-			if errors.As(err, new(noReply)) || errors.As(err, new(notKnown)) && cmd.Context().Err() == nil {
+			if errors.As(err, new(noReply)) || errors.As(err, new(unknownOutcome)) && cmd.Context().Err() == nil {
 				return cli.TimedOut(err)
 			}
 			return err
@@ -122,10 +122,10 @@ func (a *app) prepareFound(
 // noReply says that no reply came in time.
 type noReply struct{ error }
 
-// notKnown says that the message may have been sent, but that the relay has not said so.
-type notKnown struct{ error }
+// unknownOutcome is the error of a message that may have been sent, but that the relay has not confirmed.
+type unknownOutcome struct{ error }
 
-func (e notKnown) Unwrap() error { return e.error }
+func (e unknownOutcome) Unwrap() error { return e.error }
 
 // waitForReply waits until end for the answer to a message, prints it and acknowledges it. Error:
 // noReply.

@@ -57,7 +57,7 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	c.Env = append(os.Environ(), environment(m)...)
 	c.Stdin = bytes.NewReader(m.Payload)
 	last, printed := &tail{}, &head{}
-	c.Stderr = io.MultiWriter(last, careless{l.Stderr})
+	c.Stderr = io.MultiWriter(last, errorIgnorer{l.Stderr})
 	c.Stdout = show.Under(l.Stdout)
 	if l.f.reply {
 		c.Stdout = printed
@@ -122,11 +122,11 @@ func (l *listener) ready(context.Context) error {
 	return nil
 }
 
-// careless is a writer that hides its errors: a command must not end because
-// the log to which it writes is full.
-type careless struct{ w io.Writer }
+// errorIgnorer is a writer that hides its errors: a command must not end because the log to which it writes is
+// full.
+type errorIgnorer struct{ w io.Writer }
 
-func (c careless) Write(p []byte) (int, error) {
+func (c errorIgnorer) Write(p []byte) (int, error) {
 	_, _ = c.w.Write(p)
 	return len(p), nil
 }

@@ -184,7 +184,7 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	var unsent *client.SendError
 	switch {
 	case errors.As(err, &unsent) && unsent.Unknown:
-		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with "+
+		return unknownOutcome{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with "+
 			"--idempotency-key '%s' sends it now, or finds that it was sent", remote.Advice(unsent.Err), unsent.IdempotencyKey)}
 	case err != nil:
 		return err
@@ -207,8 +207,8 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 }
 
 // waitForAck waits for the final ack of a message. Any but completed is an error.
-func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Duration) error {
-	last, err := sent.AwaitAck(ctx, most)
+func (a *app) waitForAck(ctx context.Context, sent *client.Sent, limit time.Duration) error {
+	last, err := sent.AwaitAck(ctx, limit)
 	state := ""
 	if last != nil {
 		state = last.State
@@ -221,7 +221,7 @@ func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Durat
 		return interrupted(sent)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay",
-			most, sent.MessageID, show.Dash(state))
+			limit, sent.MessageID, show.Dash(state))
 	case err == nil:
 		fmt.Fprintln(a.Stderr, "completed")
 	}

@@ -103,15 +103,15 @@ func (t *trial) finish(ctx context.Context, worker, asker *program, done chan er
 	if asker != nil {
 		select {
 		case <-asker.ended:
-			t.judgeExit(asker)
+			t.checkExit(asker)
 		case <-ctx.Done():
 			t.failf("the asker did not end within %v", t.config.Timeout)
-			t.judgeAlive(worker)
+			t.checkAlive(worker)
 			return nil
 		}
 	} else if err = <-done; errors.Is(err, context.DeadlineExceeded) {
 		t.failf("the worker has not answered all questions within %v", t.config.Timeout)
-		t.judgeAlive(worker)
+		t.checkAlive(worker)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("the kit's own asker: %w", err)
@@ -123,14 +123,14 @@ func (t *trial) finish(ctx context.Context, worker, asker *program, done chan er
 		return err
 	}
 	wait(ctx, settling)
-	if t.judgeAlive(worker) && worker.terminate() && !worker.within(context.WithoutCancel(ctx), endTime) {
+	if t.checkAlive(worker) && worker.terminate() && !worker.within(context.WithoutCancel(ctx), endTime) {
 		t.failf("the worker did not end within %v of a SIGTERM", endTime)
 	}
 	return nil
 }
 
 // judgeAlive wants a worker that has not ended; nil is the kit's own.
-func (t *trial) judgeAlive(worker *program) bool {
+func (t *trial) checkAlive(worker *program) bool {
 	if worker == nil || !worker.hasEnded() {
 		return true
 	}
@@ -282,7 +282,7 @@ func kills(ctx context.Context, t *trial) error {
 	case <-reached:
 	case <-ctx.Done():
 		t.failf("the worker has not sent its second answer within %v", t.config.Timeout)
-		t.judgeAlive(worker)
+		t.checkAlive(worker)
 		return nil
 	}
 	wait(ctx, settling) // a worker that acknowledges too early does it now
@@ -299,7 +299,7 @@ func unknownRecipient(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.judgeEnd(ctx, asker, relay.RecipientNotFound)
+	t.checkEnd(ctx, asker, relay.RecipientNotFound)
 	sends := 0
 	for _, e := range t.front.seen() {
 		if e.isSend() {
@@ -325,7 +325,7 @@ func revokedAsker(ctx context.Context, t *trial) error {
 	if err := t.revoke(t.asker); err != nil {
 		return err
 	}
-	t.judgeEnd(ctx, asker, relay.KeyRevoked)
+	t.checkEnd(ctx, asker, relay.KeyRevoked)
 	return nil
 }
 
@@ -346,7 +346,7 @@ func revokedWorker(ctx context.Context, t *trial) error {
 	if err := t.revoke(t.worker); err != nil {
 		return err
 	}
-	t.judgeEnd(ctx, worker, relay.KeyRevoked)
+	t.checkEnd(ctx, worker, relay.KeyRevoked)
 	return nil
 }
 
@@ -357,13 +357,13 @@ type limiter struct {
 }
 
 // take counts one, unless there are so many already.
-func (l *limiter) take(key string, most int) bool {
+func (l *limiter) take(key string, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.used == nil {
 		l.used = map[string]int{}
 	}
-	if l.used[key] >= most {
+	if l.used[key] >= limit {
 		return false
 	}
 	l.used[key]++

@@ -29,7 +29,7 @@ type Config struct {
 	Timeout  time.Duration // for each case
 	AtOnce   int           // cases that run at the same time; 0: 4, or as many as there are processors if that is more
 	Delay    time.Duration // of each answer in the case slow; 0: 3 s
-	Most     int           // questions in a case; 0: as many as the case has
+	Limit    int           // questions in a case; 0: as many as the case has
 	Relay    string        // the path of the program relay
 	Schema   string        // makes the database
 	By       relay.Actor   // for the audit log of that database
@@ -58,10 +58,10 @@ type Result struct {
 // Failed reports whether the result speaks against what was judged.
 func (r *Result) Failed() bool { return !r.Passed && !r.Beyond && r.Skipped == "" }
 
-// Judge runs the cases, several at once, and returns a result for each, in the order of
+// CheckClient runs the cases, several at once, and returns a result for each, in the order of
 // Cases. The error tells that the kit itself failed, or is that of ctx; a program that
 // fails is no error. All processes and files that it made are gone when it returns.
-func Judge(ctx context.Context, c Config) ([]Result, error) {
+func CheckClient(ctx context.Context, c Config) ([]Result, error) {
 	if _, err := exec.LookPath(c.Program[0]); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func Judge(ctx context.Context, c Config) ([]Result, error) {
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			results[i], errs[i] = judgeCase(ctx, &c, one, fmt.Sprintf("%s/%d", dir, i))
+			results[i], errs[i] = checkCase(ctx, &c, one, fmt.Sprintf("%s/%d", dir, i))
 			mu.Lock()
 			defer mu.Unlock()
 			ended++

@@ -75,8 +75,8 @@ func mustSchema(t *testing.T) string {
 // as many as the cases have.
 func judge(t *testing.T, wrong, role string, timeout time.Duration, most int, only ...string) []conformance.Result {
 	t.Helper()
-	results, err := conformance.Judge(t.Context(), conformance.Config{Program: []string{self, "agent", wrong}, Role: role, Only: only,
-		Timeout: timeout, AtOnce: 8, Delay: delay(t, wrong), Most: most, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
+	results, err := conformance.CheckClient(t.Context(), conformance.Config{Program: []string{self, "agent", wrong}, Role: role, Only: only,
+		Timeout: timeout, AtOnce: 8, Delay: delay(t, wrong), Limit: most, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestTheClientsConform(t *testing.T) {
 			} else if _, err := exec.LookPath(command[0]); err != nil {
 				t.Skip(err)
 			}
-			results, err := conformance.Judge(t.Context(), conformance.Config{Program: command, Only: only, Timeout: patience, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
+			results, err := conformance.CheckClient(t.Context(), conformance.Config{Program: command, Only: only, Timeout: patience, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
 			if err != nil || len(results) == 0 {
 				t.Fatal(results, err)
 			}

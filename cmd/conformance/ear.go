@@ -126,11 +126,11 @@ func (e *ear) rest(want int, of []sent) (all []heard) {
 	}
 	late := time.Now().Add(e.hearing)
 	for {
-		most := e.silence
+		limit := e.silence
 		if want > 0 {
-			most = max(time.Until(late), most)
+			limit = max(time.Until(late), limit)
 		}
-		quiet := time.NewTimer(most)
+		quiet := time.NewTimer(limit)
 		select {
 		case h, open := <-e.frames:
 			quiet.Stop()

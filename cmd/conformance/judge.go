@@ -74,26 +74,26 @@ func (t *trial) untilAcknowledged(ctx context.Context) error {
 }
 
 // judge says what is wrong with what the programs have done.
-func (t *trial) judge(ctx context.Context) error {
+func (t *trial) check(ctx context.Context) error {
 	l, err := t.read(ctx)
 	if err != nil {
 		return err
 	}
 	if !t.ends {
 		if t.plays(Asker) {
-			t.judgeQuestions(l)
+			t.checkQuestions(l)
 		}
 		if t.plays(Worker) {
-			t.judgeAnswers(l)
+			t.checkAnswers(l)
 		}
 	}
 	all := t.front.seen()
 	t.why = append(t.why, impatience(all)...)
 	t.why = append(t.why, reuse(all)...)
 	for _, p := range t.programs {
-		t.judgeStderr(p)
+		t.checkStderr(p)
 		if p.role == Asker && !t.ends {
-			t.judgeLines(p)
+			t.checkLines(p)
 		}
 	}
 	t.grouped()
@@ -118,14 +118,14 @@ func (t *trial) failAt(n int, format string, args ...any) {
 
 // grouped makes the reasons of the groups lines.
 func (t *trial) grouped() {
-	const most = 6
+	const limit = 6
 	for _, g := range t.groups {
 		var list []string
-		for _, n := range g.questions[:min(most, len(g.questions))] {
+		for _, n := range g.questions[:min(limit, len(g.questions))] {
 			list = append(list, strconv.Itoa(n))
 		}
 		line := g.reason + ": question " + strings.Join(list, ", ")
-		if more := len(g.questions) - most; more > 0 {
+		if more := len(g.questions) - limit; more > 0 {
 			line += fmt.Sprintf(" and %d more", more)
 		}
 		t.why = append(t.why, line)
@@ -134,7 +134,7 @@ func (t *trial) grouped() {
 }
 
 // judgeQuestions wants each question once.
-func (t *trial) judgeQuestions(l *ledger) {
+func (t *trial) checkQuestions(l *ledger) {
 	times := map[int]int{}
 	for _, q := range l.questions {
 		if q.N == nil {
@@ -159,7 +159,7 @@ func (t *trial) judgeQuestions(l *ledger) {
 }
 
 // judgeAnswers wants each question answered once, and acknowledged after that.
-func (t *trial) judgeAnswers(l *ledger) {
+func (t *trial) checkAnswers(l *ledger) {
 	if n := len(l.answers[""]); n > 0 {
 		t.failf("the worker sent %d messages without in_reply_to", n)
 	}
@@ -193,7 +193,7 @@ func (t *trial) judgeAnswers(l *ledger) {
 }
 
 // judgeExit wants an asker that is content.
-func (t *trial) judgeExit(p *program) {
+func (t *trial) checkExit(p *program) {
 	if p.code() != 0 {
 		t.failf("the %s ended with exit code %d: %s", p.role, p.code(), t.lastLine(p))
 	}
@@ -203,7 +203,7 @@ func (t *trial) judgeExit(p *program) {
 const selfEnd = 20 * time.Second
 
 // judgeEnd wants a program that ends by itself, and says with which code.
-func (t *trial) judgeEnd(ctx context.Context, p *program, code relay.Code) {
+func (t *trial) checkEnd(ctx context.Context, p *program, code relay.Code) {
 	if !p.within(ctx, selfEnd) {
 		t.failf("the %s did not end by itself within %v", p.role, min(selfEnd, t.config.Timeout))
 		return
@@ -217,7 +217,7 @@ func (t *trial) judgeEnd(ctx context.Context, p *program, code relay.Code) {
 }
 
 // judgeLines wants each number on a line of its own, once the answer was there.
-func (t *trial) judgeLines(p *program) {
+func (t *trial) checkLines(p *program) {
 	times := map[int]int{}
 	for _, l := range p.out.read() {
 		n, err := strconv.Atoi(strings.TrimSpace(l.text))
@@ -244,7 +244,7 @@ var payload = regexp.MustCompile(`[{\[]\s*["']?(n|echo)["']?\s*[:=]\s*\d|` +
 	base64.StdEncoding.EncodeToString([]byte(`{"echo":`))[:9])
 
 // judgeStderr wants no secrets there, and nothing that others wrote.
-func (t *trial) judgeStderr(p *program) {
+func (t *trial) checkStderr(p *program) {
 	text := p.err.text()
 	for _, m := range []mecha{t.asker, t.worker} {
 		if strings.Contains(text, m.key) {
@@ -268,9 +268,9 @@ func (t *trial) lastLine(p *program) string {
 }
 
 func shorten(s string) string {
-	const most = 120
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most]) + "…"
+	const limit = 120
+	if runes := []rune(s); len(runes) > limit {
+		s = string(runes[:limit]) + "…"
 	}
 	return relay.Visible(fmt.Sprintf("%q", s))
 }

@@ -60,7 +60,7 @@ func mustJudge(t *testing.T, hearing time.Duration, base string, first, second c
 // mustJudgeSilence judges a server. After the silence, a check takes it that no frame comes.
 func mustJudgeSilence(t *testing.T, hearing, silence time.Duration, base string, first, second conformance.Credentials, only ...string) []conformance.Result {
 	t.Helper()
-	results, err := conformance.JudgeServer(t.Context(), conformance.ServerConfig{URL: base, First: first, Second: second, Only: only, Hearing: hearing, Silence: silence, Progress: func(string) {}})
+	results, err := conformance.CheckServer(t.Context(), conformance.ServerConfig{URL: base, First: first, Second: second, Only: only, Hearing: hearing, Silence: silence, Progress: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ type Check struct {
 	Beyond  bool   // it stands in this relay's protocol only
 	Must    string
 
-	judge func(*session) error
+	run func(*session) error
 }
 
 // Checks returns all checks, in the order of the table.
@@ -59,10 +59,10 @@ type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
-// JudgeServer runs the checks, one after the other, and returns a result for each. The
+// CheckServer runs the checks, one after the other, and returns a result for each. The
 // error tells that the server could not be asked at all, or is that of ctx. What was sent
 // stays in the server, acknowledged.
-func JudgeServer(ctx context.Context, c ServerConfig) ([]Result, error) {
+func CheckServer(ctx context.Context, c ServerConfig) ([]Result, error) {
 	s, err := newSession(ctx, c)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func JudgeServer(ctx context.Context, c ServerConfig) ([]Result, error) {
 		c.Progress(check.Name)
 		r := Result{Name: check.Name, Section: check.Section, Beyond: check.Beyond, Must: check.Must}
 		began := time.Now()
-		err := check.judge(s)
+		err := check.run(s)
 		var skip skipped
 		switch {
 		case ctx.Err() != nil:
@@ -95,9 +95,9 @@ func JudgeServer(ctx context.Context, c ServerConfig) ([]Result, error) {
 }
 
 func shortText(s string) string {
-	const most = 300
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most]) + "…"
+	const limit = 300
+	if runes := []rune(s); len(runes) > limit {
+		return string(runes[:limit]) + "…"
 	}
 	return s
 }

@@ -81,12 +81,12 @@ func (c *counter) reach(ctx context.Context, n int) error {
 }
 
 // judgeCase runs one case. The error is that of the kit.
-func judgeCase(ctx context.Context, config *Config, c *Case, dir string) (Result, error) {
+func checkCase(ctx context.Context, config *Config, c *Case, dir string) (Result, error) {
 	began := time.Now()
 	r := Result{Name: c.Name, Must: c.Must}
-	if config.Most > 0 && config.Most < c.questions {
+	if config.Limit > 0 && config.Limit < c.questions {
 		few := *c
-		few.questions = config.Most
+		few.questions = config.Limit
 		c = &few
 	}
 	t := &trial{Case: c, config: config, file: filepath.Join(dir, "relay.db"), accepted: newCounter()}
@@ -103,7 +103,7 @@ func judgeCase(ctx context.Context, config *Config, c *Case, dir string) (Result
 			err = nil
 		}
 		if err == nil {
-			err = t.judge(ctx)
+			err = t.check(ctx)
 		}
 	}
 	cancel()
@@ -127,9 +127,9 @@ func judgeCase(ctx context.Context, config *Config, c *Case, dir string) (Result
 
 // atMost cuts a list of reasons: the first tell enough.
 func atMost(why []string) []string {
-	const most = 5
-	if len(why) > most {
-		why = append(why[:most:most], fmt.Sprintf("and %d more", len(why)-most))
+	const limit = 5
+	if len(why) > limit {
+		why = append(why[:limit:limit], fmt.Sprintf("and %d more", len(why)-limit))
 	}
 	return why
 }

@@ -28,7 +28,7 @@ func (l *live) Full(id relay.MechaNumber) (open time.Time, sent int) { return l.
 
 func (l *live) LastRequest(id relay.MechaNumber) time.Time { return l.DB.LastRequest(id) }
 
-func (l *live) Vitals() (v console.Vitals) {
+func (l *live) Health() (v console.ServerHealth) {
 	counts := l.DB.Measures()
 	v.Sockets, v.LongPolls, v.Online = l.Hub.Listeners()
 	v.Accepting, v.Writable = l.DB.AcceptsMessages(), l.DB.CheckWritable() == nil && l.DB.Failed() == nil

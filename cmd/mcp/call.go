@@ -13,11 +13,11 @@ import (
 )
 
 // ask makes a request of the API and reads the answer into out. If the relay does not
-// answer or is overloaded, it asks again until the door's patience is over, unless it is
+// answer or is overloaded, it asks again until the server's timeout passed, unless it is
 // told to wait for longer than that. A request that writes must be one that may come
 // twice.
-func (d *door) ask(ctx context.Context, r *request, out any) (http.Header, error) {
-	return d.askFor(ctx, d.patience, r, out)
+func (d *server) ask(ctx context.Context, r *request, out any) (http.Header, error) {
+	return d.askFor(ctx, d.timeout, r, out)
 }
 
 // request is one of the API. The relay may hold its answer for hold.
@@ -30,7 +30,7 @@ type request struct {
 
 // try makes a request once. It has left and client.AttemptSlack, so that a relay which takes requests
 // and does not answer holds up no call; see client.Attempt. With a header, the relay has done it.
-func (d *door) try(ctx context.Context, left time.Duration, r *request, out any) (http.Header, error) {
+func (d *server) try(ctx context.Context, left time.Duration, r *request, out any) (http.Header, error) {
 	ctx, cancel := client.Attempt(ctx, left, r.hold)
 	defer cancel()
 	resp, err := d.api.Do(ctx, r.method, r.path, r.body, r.header)
@@ -43,8 +43,8 @@ func (d *door) try(ctx context.Context, left time.Duration, r *request, out any)
 	return resp.Header, json.Unmarshal(resp.Body, out)
 }
 
-// askFor is ask with another patience than the door's.
-func (d *door) askFor(ctx context.Context, patience time.Duration, r *request, out any) (http.Header, error) {
+// askFor is ask with a timeout of its own.
+func (d *server) askFor(ctx context.Context, patience time.Duration, r *request, out any) (http.Header, error) {
 	end, b := time.Now().Add(patience), client.Backoff{Most: 2 * time.Second}
 	for {
 		header, err := d.try(ctx, client.Left(patience, end), r, out)
@@ -66,13 +66,13 @@ func (d *door) askFor(ctx context.Context, patience time.Duration, r *request, o
 	}
 }
 
-func (d *door) get(ctx context.Context, path string, out any) error {
+func (d *server) get(ctx context.Context, path string, out any) error {
 	_, err := d.ask(ctx, &request{method: "GET", path: path}, out)
 	return err
 }
 
 // address is the Mecha's own. It is asked once.
-func (d *door) address(ctx context.Context, patience time.Duration) (relay.Address, error) {
+func (d *server) address(ctx context.Context, patience time.Duration) (relay.Address, error) {
 	if own := d.known(); own != "" {
 		return own, nil
 	}
@@ -89,15 +89,15 @@ func (d *door) address(ctx context.Context, patience time.Duration) (relay.Addre
 }
 
 // known is the Mecha's own address, "" if the relay has not said it yet.
-func (d *door) known() relay.Address {
+func (d *server) known() relay.Address {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.own
 }
 
 // mailbox is the path of the Mecha's own.
-func (d *door) mailbox(ctx context.Context) (string, error) {
-	own, err := d.address(ctx, d.patience)
+func (d *server) mailbox(ctx context.Context) (string, error) {
+	own, err := d.address(ctx, d.timeout)
 	return "/api/v1/mecha/" + url.PathEscape(string(own)), err
 }
 
@@ -159,7 +159,7 @@ type message struct {
 }
 
 // shown is a record as an answer has it: to, state and ack are for the caller to add.
-func (r *record) shown(from, most int) (m message, err error) {
+func (r *record) shown(from, limit int) (m message, err error) {
 	m = message{MessageID: r.MessageID, From: r.From, At: r.CreatedAt, ConversationID: r.ConversationID,
 		InReplyTo: r.InReplyTo, ExpiresAt: r.ExpiresAt, Signed: r.Signed}
 	if r.MessageType != relay.DefaultType {
@@ -168,7 +168,7 @@ func (r *record) shown(from, most int) (m message, err error) {
 	if r.Priority != "normal" {
 		m.Priority = r.Priority
 	}
-	m.payload, err = cut(r.Payload, from, most)
+	m.payload, err = cut(r.Payload, from, limit)
 	return m, err
 }
 

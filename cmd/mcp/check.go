@@ -6,9 +6,9 @@ import (
 	"relay/db/relay"
 )
 
-// mostDeep is how deep the JSON of a request over HTTP may nest: a payload, and what is
+// maxDeep is how deep the JSON of a request over HTTP may nest: a payload, and what is
 // around it.
-const mostDeep = 64 + 4
+const maxDeep = 64 + 4
 
 // Check refuses what the tools' library would spend much on: several requests in one,
 // and deep nesting.
@@ -25,8 +25,8 @@ func Check(body []byte) error {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			if depth++; depth > mostDeep {
-				return relay.Errorf(relay.InvalidJSON, "the body is nested deeper than %d", mostDeep)
+			if depth++; depth > maxDeep {
+				return relay.Errorf(relay.InvalidJSON, "the body is nested deeper than %d", maxDeep)
 			}
 		case c == '}' || c == ']':
 			depth--

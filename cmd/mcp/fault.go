@@ -25,7 +25,7 @@ type fault struct {
 
 func (f *fault) Error() string { return fmt.Sprintf("%s: %s", f.Code, f.Detail) }
 
-// Codes of the door itself, beside those of the API.
+// Codes of the server itself, in addition to those of the API.
 const (
 	invalidArguments relay.Code = "invalid_arguments"
 	unreachable      relay.Code = "unreachable"

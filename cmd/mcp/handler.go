@@ -20,8 +20,8 @@ import (
 // of that Mecha. Nothing is kept between two requests, and nothing is streamed. When
 // ServeHTTP returns, all calls have ended.
 func Handler(version string) func(api http.Handler, own relay.Address, key string) http.Handler {
-	server := newServer(version)
-	transport := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+	sdk := newServer(version)
+	transport := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return sdk },
 		&mcp.StreamableHTTPOptions{
 			Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
 			MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the relay has seen to both
@@ -29,7 +29,7 @@ func Handler(version string) func(api http.Handler, own relay.Address, key strin
 	return func(api http.Handler, own relay.Address, key string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			life, end := context.WithCancel(r.Context())
-			d := &door{api: &inside{api: api, outer: r, key: key}, life: life, own: own}
+			d := &server{api: &inside{api: api, outer: r, key: key}, life: life, own: own}
 			defer d.close()
 			defer end()
 			transport.ServeHTTP(w, r.WithContext(through(r.Context(), d)))

@@ -17,7 +17,7 @@ const (
 	longestPayload = 100_000
 	preview        = 400
 	longestPreview = 4000
-	mostMessages   = 50
+	maxMessages    = 50
 )
 
 // page is a page of the history.
@@ -32,7 +32,7 @@ type inbox struct {
 }
 
 // checkInbox lists pending messages. It only reads.
-func (d *door) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a struct {
 		Limit    int    `json:"limit"`
 		From     string `json:"from"`
@@ -40,7 +40,7 @@ func (d *door) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, err
 		Wait     int    `json:"wait_seconds"`
 		MaxChars int    `json:"max_chars"`
 	}
-	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, mostMessages),
+	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, maxMessages),
 		whole("wait_seconds", &a.Wait, 0, longestWait), whole("max_chars", &a.MaxChars, preview, longestPreview))
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (d *door) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, err
 }
 
 // readMessage reads one message. Only its recipient gets the payload.
-func (d *door) readMessage(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) readMessage(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a struct {
 		MessageID string `json:"message_id"`
 		MaxChars  int    `json:"max_chars"`
@@ -104,7 +104,7 @@ func (d *door) readMessage(ctx context.Context, r *mcp.CallToolRequest) (any, er
 	if err != nil {
 		return nil, err
 	}
-	own, err := d.address(ctx, d.patience)
+	own, err := d.address(ctx, d.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ type acked struct {
 
 // ackMessage acknowledges messages one after the other. It fails if none could be
 // acknowledged.
-func (d *door) ackMessage(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) ackMessage(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a struct {
 		MessageIDs []string `json:"message_ids"`
 		Status     string   `json:"status"`
@@ -158,8 +158,8 @@ func (d *door) ackMessage(ctx context.Context, r *mcp.CallToolRequest) (any, err
 	switch err := read(r, &a); {
 	case err != nil:
 		return nil, err
-	case len(a.MessageIDs) == 0 || len(a.MessageIDs) > mostMessages:
-		return nil, invalid("message_ids must have 1 to %d ids", mostMessages)
+	case len(a.MessageIDs) == 0 || len(a.MessageIDs) > maxMessages:
+		return nil, invalid("message_ids must have 1 to %d ids", maxMessages)
 	case a.RetryAfter < 0:
 		return nil, invalid("retry_after_seconds must be above 0")
 	}
@@ -210,14 +210,14 @@ func (d *door) ackMessage(ctx context.Context, r *mcp.CallToolRequest) (any, err
 }
 
 // readConversation reads the latest messages of a conversation.
-func (d *door) readConversation(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) readConversation(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a struct {
 		ConversationID string `json:"conversation_id"`
 		Limit          int    `json:"limit"`
 		Before         string `json:"before"`
 		MaxChars       int    `json:"max_chars"`
 	}
-	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, mostMessages),
+	err := firstError(read(r, &a), whole("limit", &a.Limit, 10, maxMessages),
 		whole("max_chars", &a.MaxChars, 1000, longestPreview))
 	if err == nil && a.ConversationID == "" {
 		err = invalid("conversation_id is missing")

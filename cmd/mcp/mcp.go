@@ -1,6 +1,5 @@
-// Package mcp is a relay's door for models: a server of the Model Context Protocol
-// whose tools send, read and acknowledge messages as one Mecha. Serve speaks it over
-// two streams, Handler over HTTP. A tool makes requests of the relay's HTTP API and
+// Package mcp is a server of the Model Context Protocol, whose tools send, read and acknowledge messages as one
+// Mecha. Serve speaks it over two streams, Handler over HTTP. A tool makes requests of the relay's HTTP API and
 // nothing else, so the relay's rules and limits hold for it as for any client.
 //
 // What a tool answers is one JSON object. The words of other agents stand inside its
@@ -38,12 +37,12 @@ type API interface {
 	Do(ctx context.Context, method, path string, body []byte, header http.Header) (*client.Response, error)
 }
 
-// door is what the tools of one server share. It may be used concurrently.
-type door struct {
+// server is what the tools of one server share. It may be used concurrently.
+type server struct {
 	api API
-	// patience is how long a request is tried again if the relay does not answer or is
+	// timeout is how long a request is retried if the relay does not answer or is
 	// overloaded.
-	patience time.Duration
+	timeout time.Duration
 	// life ends all calls when it ends: the SDK ends a call only if the client cancels it.
 	life context.Context
 
@@ -54,8 +53,8 @@ type door struct {
 	idle    chan struct{} // closed when closed is set and no call runs
 }
 
-// begin counts a call until done. It is false if the door is closed.
-func (d *door) begin() bool {
+// begin counts a call until done. It is false if the server is closed.
+func (d *server) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
@@ -64,7 +63,7 @@ func (d *door) begin() bool {
 	return !d.closed
 }
 
-func (d *door) done() {
+func (d *server) done() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.running--; d.closed && d.running == 0 {
@@ -73,7 +72,7 @@ func (d *door) done() {
 }
 
 // close waits for the calls that run, and lets none begin.
-func (d *door) close() {
+func (d *server) close() {
 	d.mu.Lock()
 	d.closed, d.idle = true, make(chan struct{})
 	if d.running == 0 {
@@ -84,23 +83,23 @@ func (d *door) close() {
 }
 
 // busy reports whether calls run.
-func (d *door) busy() bool {
+func (d *server) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running > 0
 }
 
-// doorKey is under which the context of a call has its door.
-type doorKey struct{}
+// serverKey is the key of the server in the context of a call.
+type serverKey struct{}
 
-func doorOf(ctx context.Context) *door { return ctx.Value(doorKey{}).(*door) }
+func serverOf(ctx context.Context) *server { return ctx.Value(serverKey{}).(*server) }
 
-// through returns a context that leads the calls of a server to a door.
-func through(ctx context.Context, d *door) context.Context {
-	return context.WithValue(ctx, doorKey{}, d)
+// through returns a context that leads the calls of an SDK server to a server.
+func through(ctx context.Context, d *server) context.Context {
+	return context.WithValue(ctx, serverKey{}, d)
 }
 
-// newServer makes a server for any number of doors: to make one costs more than a call.
+// newServer makes an SDK server for any number of servers: making one costs more than a call.
 func newServer(version string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "relay", Title: "relay", Version: version}, &mcp.ServerOptions{
 		// else the SDK offers logging, and news of tools
@@ -119,9 +118,9 @@ func instructing(next mcp.MethodHandler) mcp.MethodHandler {
 		result, err := next(ctx, method, r)
 		switch result := result.(type) {
 		case *mcp.InitializeResult:
-			result.Instructions = instructions(doorOf(ctx).known())
+			result.Instructions = instructions(serverOf(ctx).known())
 		case *mcp.DiscoverResult:
-			result.Instructions = instructions(doorOf(ctx).known())
+			result.Instructions = instructions(serverOf(ctx).known())
 		}
 		return result, err
 	}
@@ -163,7 +162,7 @@ func instructions(own relay.Address) string {
 // handler makes a tool one of the SDK's.
 func handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		d := doorOf(ctx)
+		d := serverOf(ctx)
 		if !d.begin() {
 			return failed(context.Canceled)
 		}
@@ -225,12 +224,12 @@ func argumentFault(err error) string {
 }
 
 // whole checks a number of seconds, messages or characters; 0 is taken for its default.
-func whole(name string, n *int, normal, most int) error {
+func whole(name string, n *int, normal, limit int) error {
 	if *n == 0 {
 		*n = normal
 	}
-	if *n < 0 || *n > most {
-		return invalid("%s must be from 0 to %d", name, most)
+	if *n < 0 || *n > limit {
+		return invalid("%s must be from 0 to %d", name, limit)
 	}
 	return nil
 }
@@ -243,7 +242,7 @@ func whole(name string, n *int, normal, most int) error {
 func Serve(ctx context.Context, api API, retry time.Duration, in io.Reader, out io.Writer, version string) error {
 	life, end := context.WithCancel(ctx)
 	defer end()
-	d := &door{api: api, patience: retry, life: life}
+	d := &server{api: api, timeout: retry, life: life}
 	asking, cancel := context.WithTimeout(ctx, firstQuestion)
 	d.address(asking, 0) // if the relay does not answer now, the instructions have no address
 	cancel()
@@ -266,7 +265,7 @@ var firstQuestion = 3 * time.Second
 
 // settle waits until the calls that were read last have been answered; when they have had
 // lastCalls, it ends them.
-func (d *door) settle(end func()) {
+func (d *server) settle(end func()) {
 	late := time.After(lastCalls)
 	for quiet := 0; quiet < 5; quiet++ { // a call that was just read has not begun; an answer is written after it
 		select {

@@ -67,7 +67,7 @@ type sendAnswer struct {
 
 // sendMessage sends a message once, however often it has to ask the relay, and waits for
 // the answer.
-func (d *door) sendMessage(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) sendMessage(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a sendArguments
 	if err := read(r, &a); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func presence(online bool, lastSeen string) string {
 
 // compose checks the arguments, completes them, and makes the body of the request. The
 // same arguments give the same bytes, so that a call that is repeated sends nothing twice.
-func (d *door) compose(ctx context.Context, a *sendArguments) ([]byte, error) {
+func (d *server) compose(ctx context.Context, a *sendArguments) ([]byte, error) {
 	a.Payload = bytes.TrimSpace(a.Payload)
 	switch {
 	case len(a.Payload) == 0:
@@ -153,12 +153,12 @@ func (d *door) compose(ctx context.Context, a *sendArguments) ([]byte, error) {
 
 // addressReply sends an answer to the sender of the message that it answers, with the
 // correlation_id of that message.
-func (d *door) addressReply(ctx context.Context, m *outgoing) error {
+func (d *server) addressReply(ctx context.Context, m *outgoing) error {
 	path, err := messagePath(m.InReplyTo)
 	if err != nil {
 		return err
 	}
-	own, err := d.address(ctx, d.patience)
+	own, err := d.address(ctx, d.timeout)
 	if err != nil {
 		return err
 	}
@@ -178,9 +178,9 @@ func (d *door) addressReply(ctx context.Context, m *outgoing) error {
 // post sends the message, and asks with the same request again until the answer to it is
 // there or the time is over: such a request sends nothing, but the relay holds it. unknown:
 // the message may have been sent although there is an error.
-func (d *door) post(ctx context.Context, body []byte, header http.Header, wait int) (s sent, unknown bool, err error) {
+func (d *server) post(ctx context.Context, body []byte, header http.Header, wait int) (s sent, unknown bool, err error) {
 	end := time.Now().Add(time.Duration(wait) * time.Second)
-	giveUp := end.Add(d.patience)
+	giveUp := end.Add(d.timeout)
 	b := client.Backoff{Most: 2 * time.Second}
 	for {
 		left := max(0, int(time.Until(end).Round(time.Second)/time.Second))
@@ -190,7 +190,7 @@ func (d *door) post(ctx context.Context, body []byte, header http.Header, wait i
 		var latest sent
 		hold := time.Duration(left) * time.Second
 		send := &request{"POST", "/api/v1/messages", body, header, hold}
-		answer, err := d.try(ctx, client.Left(d.patience, giveUp.Add(-hold)), send, &latest)
+		answer, err := d.try(ctx, client.Left(d.timeout, giveUp.Add(-hold)), send, &latest)
 		if err == nil {
 			s = latest
 		}
@@ -200,9 +200,9 @@ func (d *door) post(ctx context.Context, body []byte, header http.Header, wait i
 		switch {
 		case ctx.Err() != nil:
 			return s, unknown, ctx.Err()
-		case isSent && (s.Reply != nil || held || left == 0 || d.patience == 0):
+		case isSent && (s.Reply != nil || held || left == 0 || d.timeout == 0):
 			return s, false, nil
-		case !isSent && (!client.Temporary(err) || d.patience == 0 || time.Now().Add(pause).After(giveUp)):
+		case !isSent && (!client.Temporary(err) || d.timeout == 0 || time.Now().Add(pause).After(giveUp)):
 			return s, unknown, err
 		}
 		select { // the relay did not answer, or could not hold the request
@@ -243,7 +243,7 @@ func isPlain(s string) bool {
 }
 
 // verdict says why there is no answer to a message.
-func (d *door) verdict(ctx context.Context, id string) string {
+func (d *server) verdict(ctx context.Context, id string) string {
 	var t trace
 	if path, err := messagePath(id); err != nil || d.get(ctx, path+"/trace", &t) != nil {
 		return "There is no answer yet. message_status tells why."

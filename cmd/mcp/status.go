@@ -32,10 +32,10 @@ type step struct {
 	Until     string `json:"until,omitempty"`
 }
 
-const mostSteps = 10 // of a message that comes and goes, the latest
+const maxSteps = 10 // of a message that comes and goes, the latest
 
 // messageStatus says what became of a message; without one, who the caller is.
-func (d *door) messageStatus(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) messageStatus(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a struct {
 		MessageID string `json:"message_id"`
 	}
@@ -64,11 +64,11 @@ func (d *door) messageStatus(ctx context.Context, r *mcp.CallToolRequest) (any, 
 		State     string `json:"state"`
 		Steps     []step `json:"steps"`
 	}{t.Verdict.Text, t.Verdict.Code, t.Verdict.Since, note, t.Message.MessageID, t.Message.From, t.Message.To,
-		t.Message.State, t.Steps[max(0, len(t.Steps)-mostSteps):]}, nil
+		t.Message.State, t.Steps[max(0, len(t.Steps)-maxSteps):]}, nil
 }
 
 // self says who the caller is, and what waits for it.
-func (d *door) self(ctx context.Context) (any, error) {
+func (d *server) self(ctx context.Context) (any, error) {
 	mailbox, err := d.mailbox(ctx)
 	if err != nil {
 		return nil, err
@@ -121,18 +121,18 @@ type agent struct {
 }
 
 const (
-	mostAgents   = 20
+	maxAgents    = 20
 	longestAbout = 240 // characters
 )
 
 // findAgents searches the profiles.
-func (d *door) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
+func (d *server) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, error) {
 	var a struct {
 		Query  string `json:"query"`
 		Online *bool  `json:"online"`
 		Limit  int    `json:"limit"`
 	}
-	if err := firstError(read(r, &a), whole("limit", &a.Limit, 5, mostAgents)); err != nil {
+	if err := firstError(read(r, &a), whole("limit", &a.Limit, 5, maxAgents)); err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(a.Query) == "" {

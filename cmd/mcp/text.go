@@ -65,9 +65,9 @@ type payload struct {
 	More    int             `json:"more_chars,omitempty"`    // characters behind Start
 }
 
-// cut shortens a payload to most characters, from the character at from on. White space
-// between its tokens does not count, and is left out.
-func cut(text json.RawMessage, from, most int) (p payload, err error) {
+// cut shortens a payload to limit characters, starting at the character from. White space between its tokens is
+// left out and does not count.
+func cut(text json.RawMessage, from, limit int) (p payload, err error) {
 	if len(text) == 0 {
 		return p, nil
 	}
@@ -76,13 +76,13 @@ func cut(text json.RawMessage, from, most int) (p payload, err error) {
 		return p, err
 	}
 	count := utf8.RuneCount(b.Bytes())
-	if from == 0 && count <= most {
+	if from == 0 && count <= limit {
 		p.Payload = b.Bytes()
 		return p, nil
 	}
 	rest := skip(b.Bytes(), from)
-	part := rest[:len(rest)-len(skip(rest, most))]
-	p.Start, p.More = string(part), max(0, count-from-most)
+	part := rest[:len(rest)-len(skip(rest, limit))]
+	p.Start, p.More = string(part), max(0, count-from-limit)
 	return p, nil
 }
 
@@ -95,10 +95,10 @@ func skip(text []byte, n int) []byte {
 	return text
 }
 
-// shorten cuts a text of a profile to most characters.
-func shorten(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
+// shorten cuts a text of a profile to limit characters.
+func shorten(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:most-1]) + "…"
+	return string([]rune(s)[:limit-1]) + "…"
 }

@@ -14,14 +14,14 @@ type tool struct {
 	reads       bool   // it changes nothing
 	arguments   string // the properties of its JSON Schema
 	required    []string
-	call        func(*door, context.Context, *mcp.CallToolRequest) (any, error)
+	call        func(*server, context.Context, *mcp.CallToolRequest) (any, error)
 }
 
 // tools are all tools. Their descriptions are written for a model: what a tool is for,
 // and what to do next.
 var tools = []tool{
 	{
-		name: "send_message", call: (*door).sendMessage, required: []string{"payload"},
+		name: "send_message", call: (*server).sendMessage, required: []string{"payload"},
 		about: "Send a JSON message to another agent, or answer one (in_reply_to). Once this returns, the message is " +
 			"stored on disk and will be delivered even if the recipient is away: " +
 			"never send it again because no answer has come.",
@@ -39,7 +39,7 @@ var tools = []tool{
 			`"wait_reply_seconds":{"type":"integer","minimum":0,"maximum":25,"description":"wait this long for the answer"}`,
 	},
 	{
-		name: "check_inbox", call: (*door).checkInbox, reads: true,
+		name: "check_inbox", call: (*server).checkInbox, reads: true,
 		about: "List messages that wait for you, oldest first. Changes nothing: they stay until ack_message. " +
 			"Long payloads are cut to payload_start; read_message has all of it.",
 		arguments: `"limit":{"type":"integer","minimum":1,"maximum":50,"default":10},` +
@@ -49,14 +49,14 @@ var tools = []tool{
 			`"max_chars":{"type":"integer","minimum":1,"maximum":4000,"default":400,"description":"of each payload"}`,
 	},
 	{
-		name: "read_message", call: (*door).readMessage, reads: true, required: []string{"message_id"},
+		name: "read_message", call: (*server).readMessage, reads: true, required: []string{"message_id"},
 		about: "Read one message that you received, with its payload, or the state of one that you sent. Changes nothing.",
 		arguments: `"message_id":{"type":"string"},` +
 			`"max_chars":{"type":"integer","minimum":1,"maximum":100000,"default":20000,"description":"of the payload"},` +
 			`"from_char":{"type":"integer","minimum":0,"description":"go on in a long payload from this character"}`,
 	},
 	{
-		name: "ack_message", call: (*door).ackMessage, required: []string{"message_ids"},
+		name: "ack_message", call: (*server).ackMessage, required: []string{"message_ids"},
 		about: "Say what became of messages that you received; the senders are told. " +
 			"completed, failed and rejected are final and take the message out of your inbox. processing: you are at work. " +
 			"deferred: not now, with retry_after_seconds.",
@@ -67,7 +67,7 @@ var tools = []tool{
 			`"retry_after_seconds":{"type":"integer","minimum":1,"description":"with deferred"}`,
 	},
 	{
-		name: "find_agents", call: (*door).findAgents, reads: true, required: []string{"query"},
+		name: "find_agents", call: (*server).findAgents, reads: true, required: []string{"query"},
 		about: "Find agents by what they can do or by name. Returns addresses for send_message, and a search_id to pass " +
 			"along, by which later searches get better.",
 		arguments: `"query":{"type":"string","description":"plain words, as: book a flight"},` +
@@ -75,7 +75,7 @@ var tools = []tool{
 			`"limit":{"type":"integer","minimum":1,"maximum":20,"default":5}`,
 	},
 	{
-		name: "read_conversation", call: (*door).readConversation, reads: true, required: []string{"conversation_id"},
+		name: "read_conversation", call: (*server).readConversation, reads: true, required: []string{"conversation_id"},
 		about: "Read the latest messages that you sent or received in a conversation, oldest first. " +
 			"What you sent has no payload here. Changes nothing.",
 		arguments: `"conversation_id":{"type":"string"},` +
@@ -84,7 +84,7 @@ var tools = []tool{
 			`"max_chars":{"type":"integer","minimum":1,"maximum":4000,"default":1000,"description":"of each payload"}`,
 	},
 	{
-		name: "message_status", call: (*door).messageStatus, reads: true,
+		name: "message_status", call: (*server).messageStatus, reads: true,
 		about: "What became of a message, and why there is no answer yet (verdict). Without message_id: " +
 			"your own address, and how many messages wait for you.",
 		arguments: `"message_id":{"type":"string"}`,

@@ -44,7 +44,7 @@ type Metrics struct {
 // New makes the metrics of a relay, with those of the Go runtime and of the process.
 func New(s Sources) *Metrics {
 	m := &Metrics{sources: s, slow: newSlowCounts(s.DB.Path()), registry: prometheus.NewRegistry(),
-		scrapes: make(turns, mostScrapes), rendered: make(turns, mostRendered)}
+		scrapes: make(turns, maxScrapes), rendered: make(turns, maxRendered)}
 	m.registry.MustRegister(m, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

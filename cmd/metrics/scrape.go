@@ -13,11 +13,11 @@ import (
 // program that takes its answer slowly does not keep others from theirs.
 
 const (
-	// mostScrapes are under way at once; more wait. At --metrics-addr there are no more
+	// maxScrapes are under way at once; more wait. At --metrics-addr there are no more
 	// connections than that, so none of them waits.
-	mostScrapes = 64
-	// mostRendered are rendered at once. That takes milliseconds.
-	mostRendered = 4
+	maxScrapes = 64
+	// maxRendered are rendered at once. That takes milliseconds.
+	maxRendered = 4
 )
 
 // turns bounds how many do something at once.

@@ -33,7 +33,7 @@ type every struct {
 	logFormat string
 }
 
-const leastInterval = time.Second
+const minInterval = time.Second
 
 // extend adds --every to relay backup.
 func (e *every) extend(backup *cobra.Command) {
@@ -80,7 +80,7 @@ func (e *every) check(cmd *cobra.Command) error {
 		return cli.Usagef("--keep is for --every")
 	case !given("every"):
 		return nil
-	case e.interval < leastInterval:
+	case e.interval < minInterval:
 		return cli.Usagef("--every must be 1s or more")
 	case e.keep < 1:
 		return cli.Usagef("--keep must be 1 or more")

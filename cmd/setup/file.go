@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-const mostBytes = 16 << 20 // of a configuration file
+const maxBytes = 16 << 20 // of a configuration file
 
 // config is a configuration file as it was when it was read.
 type config struct {
@@ -43,7 +43,7 @@ func readConfig(path string) (*config, error) {
 	case info.Mode().Perm()&0o200 == 0:
 		return nil, fmt.Errorf("%s is read-only (mode %04o); allow writing (chmod u+w), or add yourself what --dry-run shows",
 			real, info.Mode().Perm())
-	case info.Size() > mostBytes:
+	case info.Size() > maxBytes:
 		return nil, fmt.Errorf("%s is too large for a configuration file: %d bytes", real, info.Size())
 	}
 	text, err := os.ReadFile(real)

@@ -322,7 +322,7 @@ func FuzzUndo(f *testing.F) {
 
 // A nesting that would use up the stack is refused, in each format.
 func TestDeepNesting(t *testing.T) {
-	deep := bytes.Repeat([]byte("["), mostBytes)
+	deep := bytes.Repeat([]byte("["), maxBytes)
 	for _, f := range []Format{JSON, JSONC} {
 		if _, _, err := merge(f, deep, []Entry{hostileEntry("mcpServers")}); err == nil || !strings.Contains(err.Error(), "too deep") {
 			t.Errorf("%.100v", err)

@@ -354,13 +354,13 @@ func (d response) check(h http.Header, body []byte) (faults []string) {
 	return faults
 }
 
-// large is the length from which a body counts as large. mostLarge is how many large bodies
-// are read for one schema, mostLargeLong how many in the long form of the tests: to read all
+// large is the length from which a body counts as large. maxLarge is how many large bodies
+// are read for one schema, maxLargeLong how many in the long form of the tests: to read all
 // would take the tests a second for each 30 MB.
 const (
-	large         = 64 << 10
-	mostLarge     = 8
-	mostLargeLong = 50
+	large        = 64 << 10
+	maxLarge     = 8
+	maxLargeLong = 50
 )
 
 var largeRead sync.Map // *schema → *atomic.Int64
@@ -368,11 +368,11 @@ var largeRead sync.Map // *schema → *atomic.Int64
 func validate(schema *schema, text []byte) error {
 	if len(text) > large {
 		n, _ := largeRead.LoadOrStore(schema, new(atomic.Int64))
-		most := int64(mostLarge)
+		limit := int64(maxLarge)
 		if scratch.IsLong() {
-			most = mostLargeLong
+			limit = maxLargeLong
 		}
-		if n.(*atomic.Int64).Add(1) > most {
+		if n.(*atomic.Int64).Add(1) > limit {
 			return nil
 		}
 	}

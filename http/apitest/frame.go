@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// mostShort is how many frames of a kind are validated with -short: the race detector
+// maxShort is how many frames of a kind are validated with -short: the race detector
 // makes that ten times slower, and some tests mind.
-const mostShort = 500
+const maxShort = 500
 
 // CheckFrame holds a frame of the relay against the AsyncAPI document, and counts it. It
 // returns the first difference, "" if there is none.
@@ -30,7 +30,7 @@ func CheckFrame(text []byte) string {
 	if schema == nil || ofClients[f.Type] {
 		return fmt.Sprintf("frames of type %q are not described", f.Type)
 	}
-	if n := counted.frame(f.Type, f.Code); testing.Short() && n > mostShort {
+	if n := counted.frame(f.Type, f.Code); testing.Short() && n > maxShort {
 		return ""
 	}
 	if err := validate(schema, text); err != nil {
@@ -49,7 +49,7 @@ func CheckTaken(kind string, text []byte) string {
 	if a == nil {
 		return ""
 	}
-	if n := counted.frame(kind, ""); testing.Short() && n > mostShort {
+	if n := counted.frame(kind, ""); testing.Short() && n > maxShort {
 		return ""
 	}
 	if err := validate(a.frames[kind], text); err != nil {
@@ -119,7 +119,7 @@ func Summary() string {
 	if len(c.frames) > 0 {
 		of := ""
 		if testing.Short() {
-			of = fmt.Sprintf(" (of each kind the first %d)", mostShort)
+			of = fmt.Sprintf(" (of each kind the first %d)", maxShort)
 		}
 		fmt.Fprintf(&b, "held against /asyncapi.json%s:", of)
 		for _, kind := range slices.Sorted(maps.Keys(c.frames)) {

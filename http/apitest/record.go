@@ -37,13 +37,13 @@ func NewRecorder(t testing.TB) *Recorder {
 	return r
 }
 
-const mostFaults = 10 // that one recorder reports
+const maxFaults = 10 // that one recorder reports
 
 func (r *Recorder) fail(what string, faults []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range faults {
-		if text := what + ": the documents say otherwise: " + f; len(r.faults) < mostFaults &&
+		if text := what + ": the documents say otherwise: " + f; len(r.faults) < maxFaults &&
 			!slices.Contains(r.faults, text) {
 			r.faults = append(r.faults, text)
 		}

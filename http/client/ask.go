@@ -104,8 +104,8 @@ func (c *Client) Ask(ctx context.Context, to string, payload any, options ...Sen
 
 // AwaitReply waits for the answer to the message, for at most so long, as Ask does, and
 // acknowledges nothing. An Idempotency-Key holds for 24 hours, and so does the wait.
-func (s *Sent) AwaitReply(ctx context.Context, most time.Duration) (*Message, error) {
-	return s.out.await(ctx, s, most)
+func (s *Sent) AwaitReply(ctx context.Context, limit time.Duration) (*Message, error) {
+	return s.out.await(ctx, s, limit)
 }
 
 var errCannotWait = errors.New("the relay, or a proxy before it, does not know Prefer: " +
@@ -116,11 +116,11 @@ var errCannotWait = errors.New("the relay, or a proxy before it, does not know P
 // something, and the relay holds each request until the reply is there. Between two
 // requests it looks whether the message has failed. The first are short, so that an early
 // failure is noticed early.
-func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration) (*Message, error) {
-	if deadline, has := parent.Deadline(); has && time.Until(deadline) < most {
-		most = max(time.Until(deadline), 0).Round(10 * time.Millisecond) // it is told to people
+func (m *outgoing) await(parent context.Context, sent *Sent, limit time.Duration) (*Message, error) {
+	if deadline, has := parent.Deadline(); has && time.Until(deadline) < limit {
+		limit = max(time.Until(deadline), 0).Round(10 * time.Millisecond) // it is told to people
 	}
-	ctx, cancel := context.WithTimeout(parent, most)
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	question := m.c.asks(m)
 	defer question.end()
@@ -129,7 +129,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 	}
 	b := Backoff{Most: sendPause}
 	unknown := false
-	end := time.Now().Add(most)
+	end := time.Now().Add(limit)
 	for hold := firstHold; ; {
 		left := max(time.Until(end), 0)
 		hold = min(hold, left.Truncate(time.Second))
@@ -148,7 +148,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		case h.reply != nil:
 			return question.answer(h.reply), nil
 		case ctx.Err() != nil:
-			return nil, m.outOfTime(parent, sent, most, &SendError{Unknown: unknown, IdempotencyKey: m.key, Err: err})
+			return nil, m.outOfTime(parent, sent, limit, &SendError{Unknown: unknown, IdempotencyKey: m.key, Err: err})
 		case err != nil && !Temporary(err) && sent == nil:
 			return nil, &SendError{Unknown: unknown, IdempotencyKey: m.key, Err: err}
 		case err != nil && !Temporary(err):
@@ -178,7 +178,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 }
 
 // outOfTime says why there is no reply when the wait is over.
-func (m *outgoing) outOfTime(parent context.Context, sent *Sent, most time.Duration, unsent *SendError) error {
+func (m *outgoing) outOfTime(parent context.Context, sent *Sent, limit time.Duration, unsent *SendError) error {
 	switch {
 	case errors.Is(parent.Err(), context.Canceled):
 		if cause := context.Cause(parent); cause != context.Canceled {
@@ -188,7 +188,7 @@ func (m *outgoing) outOfTime(parent context.Context, sent *Sent, most time.Durat
 	case sent == nil:
 		return unsent
 	}
-	e := &NoAnswer{MessageID: sent.MessageID, Within: most, IdempotencyKey: m.key}
+	e := &NoAnswer{MessageID: sent.MessageID, Within: limit, IdempotencyKey: m.key}
 	if parent.Err() != nil { // its deadline: the verdict is worth a little more time
 		parent = context.WithoutCancel(parent)
 	}

@@ -15,8 +15,8 @@ const askAgain = 2 * time.Second // without a word from the socket
 // returns the latest record that it has read, also with an error; nil if there is none.
 // The error is a *Failed if the message has failed, is rejected or has expired;
 // context.DeadlineExceeded if the time is up; the error of ctx if that has ended.
-func (s *Sent) AwaitAck(ctx context.Context, most time.Duration) (last *Message, err error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func (s *Sent) AwaitAck(ctx context.Context, limit time.Duration) (last *Message, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	wake := make(chan struct{}, 1)
 	watched := make(chan struct{}) // closed when watch has returned

@@ -23,7 +23,7 @@ func (e *TooManyReplies) Error() string {
 // a listener send only so many answers in a conversation. It is safe for concurrent use.
 // Its memory is that of the answers of the last breakerWindow.
 type breaker struct {
-	most int // answers; 0: no bound
+	limit int // answers; 0: no bound
 
 	mu   sync.Mutex
 	sent []sentReply    // of the last breakerWindow, oldest first
@@ -37,7 +37,7 @@ type sentReply struct {
 
 // begin reports whether one more answer may be sent in a conversation. If so, end must follow.
 func (b *breaker) begin(conversation string, now time.Time) bool {
-	if b.most == 0 {
+	if b.limit == 0 {
 		return true
 	}
 	b.mu.Lock()
@@ -46,7 +46,7 @@ func (b *breaker) begin(conversation string, now time.Time) bool {
 		b.forget(b.sent[0].conversation)
 		b.sent = b.sent[1:]
 	}
-	if b.of[conversation] >= b.most {
+	if b.of[conversation] >= b.limit {
 		return false
 	}
 	if b.of == nil {
@@ -58,7 +58,7 @@ func (b *breaker) begin(conversation string, now time.Time) bool {
 
 // end notes whether the answer was sent.
 func (b *breaker) end(conversation string, now time.Time, sent bool) {
-	if b.most == 0 {
+	if b.limit == 0 {
 		return
 	}
 	b.mu.Lock()

@@ -7,7 +7,7 @@ import (
 )
 
 func TestBreaker(t *testing.T) {
-	b := breaker{most: 3}
+	b := breaker{limit: 3}
 	now := time.Unix(1_000_000, 0)
 	send := func(conversation string, want bool) {
 		t.Helper()

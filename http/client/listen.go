@@ -81,7 +81,7 @@ const (
 const (
 	syncLimit  = 1000             // the most that a relay allows
 	heartbeat  = 20 * time.Second // the relay hangs up after 60 s without a frame
-	mostPause  = 30 * time.Second // between attempts
+	maxPause   = 30 * time.Second // between attempts
 	quietTime  = 3 * time.Second  // for which a delay is not reported
 	acksAtOnce = idleConnections
 	maxClaimed = 100 // this and the other limits of claims: PROTOCOL §3, Claim
@@ -235,8 +235,8 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions, handle func(contex
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	l := &listener{c: c, o: o, handle: handle, stopping: ctx, now: o.now, inHand: map[string]bool{}}
-	l.breaker.most = max(o.MaxReplies, 0)
-	l.slots, l.aside = make(chan struct{}, o.Jobs), make(chan struct{}, mostAside)
+	l.breaker.limit = max(o.MaxReplies, 0)
+	l.slots, l.aside = make(chan struct{}, o.Jobs), make(chan struct{}, maxAside)
 	if o.Quick && !o.keepsPlace() {
 		l.slots = make(chan struct{}, acksAtOnce)
 	}
@@ -277,7 +277,7 @@ func (l *listener) run(ctx context.Context) error {
 
 // begin asks the relay whose key this is, and reads where the last listener stopped.
 func (l *listener) begin(ctx context.Context) (err error) {
-	b := Backoff{Most: mostPause}
+	b := Backoff{Most: maxPause}
 	for {
 		l.own, err = l.c.Address(ctx)
 		if err == nil {

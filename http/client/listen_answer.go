@@ -12,7 +12,7 @@ import (
 // they take no place in listener.slots, so that other messages are handled meanwhile.
 
 const (
-	mostAside  = 100 // messages that may answer an open question; each has its payload in memory
+	maxAside   = 100 // messages that may answer an open question; each has its payload in memory
 	lastPutOff = 3   // the attempt after which an answer for another process is handled here
 )
 

@@ -33,7 +33,7 @@ var noLongerPending = []relay.Code{relay.AlreadyAcknowledged, relay.MessageExpir
 // waits here could be done elsewhere.
 func (l *listener) claimAll(ctx context.Context) error {
 	l.o.Report(Event{What: Connected, Address: l.own, Worker: l.o.Worker})
-	b := Backoff{Most: mostPause}
+	b := Backoff{Most: maxPause}
 	for {
 		n := l.freeSlots(ctx)
 		if n == 0 {
@@ -199,7 +199,7 @@ var errBusy = errors.New("another acknowledgement is under way")
 
 // renewOnce makes one attempt. ended: the handler has acknowledged or deferred the message,
 // and nothing is to be renewed any more; processing after a deferral would end that.
-func (l *listener) renewOnce(m *Message, most time.Duration) (ended bool, err error) {
+func (l *listener) renewOnce(m *Message, limit time.Duration) (ended bool, err error) {
 	t := m.task
 	if !t.mu.TryLock() {
 		return false, errBusy
@@ -208,7 +208,7 @@ func (l *listener) renewOnce(m *Message, most time.Duration) (ended bool, err er
 	if t.ended {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, most)
+	ctx, cancel := context.WithTimeout(t.ctx, limit)
 	defer cancel()
 	_, err = l.c.ack(ctx, m.ID, acknowledgement{Status: relay.Processing, Detail: t.progress})
 	return false, err

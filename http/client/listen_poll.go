@@ -33,7 +33,7 @@ func withoutSockets(err error) bool {
 // pollAll is receiveAll without WebSockets. A pass begins with the oldest pending message and
 // ends when there is nothing new for a while. The next pass finds what was put off meanwhile.
 func (l *listener) pollAll(ctx context.Context) error {
-	b := Backoff{Most: mostPause}
+	b := Backoff{Most: maxPause}
 	l.o.Report(Event{What: Connected, Address: l.own, Polling: true})
 	for cursor := l.taken; ctx.Err() == nil; {
 		page, err := l.poll(ctx, cursor)

@@ -25,7 +25,7 @@ var errNextPage = errors.New("next page")
 // receiveAll reads one connection after the other, until ctx ends or an error that another
 // connection would not heal.
 func (l *listener) receiveAll(ctx context.Context) error {
-	b := Backoff{Most: mostPause}
+	b := Backoff{Most: maxPause}
 	for ctx.Err() == nil {
 		err := l.connection(ctx, &b)
 		if errors.Is(err, errNextPage) {

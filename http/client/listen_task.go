@@ -63,7 +63,7 @@ func (l *listener) work(m *Message) error {
 	}
 	if m.Type != l.o.ReplyType {
 		if !l.breaker.begin(m.ConversationID, l.now()) {
-			return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
+			return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.limit}
 		}
 		t.mu.Lock()
 		t.reserved = true
@@ -175,7 +175,7 @@ func (t *task) acknowledge(ctx context.Context, m *Message, a acknowledgement) e
 func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions) error {
 	l := t.l
 	if !t.takeReserved() && !l.breaker.begin(m.ConversationID, l.now()) {
-		return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
+		return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.limit}
 	}
 	o.Type = cmp.Or(o.Type, l.o.ReplyType)
 	err := m.answer(payload, o, func(out *outgoing) error {
@@ -219,7 +219,7 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 	defer context.AfterFunc(t.ctx, cancel)()
 	defer context.AfterFunc(t.l.stopping, func() { Sleep(trying, graceTime); cancel() })()
 	began, said := time.Now(), false
-	for b := (Backoff{Most: mostPause}); ; {
+	for b := (Backoff{Most: maxPause}); ; {
 		err := request(trying)
 		if err == nil || !Temporary(err) || Refused(err, relay.MailboxFull) {
 			return err

@@ -88,28 +88,28 @@ const (
 // hold, for which the relay may hold its answer. 0 and less for left: there is one attempt only, and it
 // has the 30 seconds.
 func Attempt(ctx context.Context, left, hold time.Duration) (context.Context, context.CancelFunc) {
-	most := attemptTimeout
+	limit := attemptTimeout
 	if left > 0 {
-		most = min(left+AttemptSlack, most)
+		limit = min(left+AttemptSlack, limit)
 	}
-	return context.WithTimeout(ctx, hold+most)
+	return context.WithTimeout(ctx, hold+limit)
 }
 
 // Left is how much of the caller's time is left until end for [Attempt]: above 0 also if end has just
-// passed, unless most says that there is one attempt only.
-func Left(most time.Duration, end time.Time) time.Duration {
-	if most <= 0 {
+// passed, unless limit says that there is one attempt only.
+func Left(limit time.Duration, end time.Time) time.Duration {
+	if limit <= 0 {
 		return 0
 	}
 	return max(time.Until(end), 1)
 }
 
-// Retry calls f until it succeeds, fails for good, or most has passed; with most of 0 and less,
+// Retry calls f until it succeeds, fails for good, or limit has passed; with a limit of 0 and less,
 // once. It returns the error of the last attempt. The context of each attempt is that of [Attempt].
-func Retry(ctx context.Context, most time.Duration, f func(context.Context) error) error {
-	end := time.Now().Add(most)
+func Retry(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	end := time.Now().Add(limit)
 	for b := (Backoff{Most: sendPause}); ; {
-		attempt, cancel := Attempt(ctx, Left(most, end), 0)
+		attempt, cancel := Attempt(ctx, Left(limit, end), 0)
 		err := f(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil || !Temporary(err) {

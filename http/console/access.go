@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	sessionFor   = 12 * time.Hour
-	mostSessions = 64 // the oldest makes room for a new one
-	maxSecret    = 4 << 10
+	sessionFor  = 12 * time.Hour
+	maxSessions = 64 // the oldest makes room for a new one
+	maxSecret   = 4 << 10
 )
 
 // policy is the Content-Security-Policy: only what this console itself serves, no script or
@@ -102,7 +102,7 @@ func (s *sessions) begin(now time.Time) string {
 	if s.end == nil {
 		s.end = map[[sha256.Size]byte]time.Time{}
 	}
-	for len(s.end) >= mostSessions {
+	for len(s.end) >= maxSessions {
 		var first [sha256.Size]byte
 		for id, end := range s.end {
 			if f, ok := s.end[first]; !ok || end.Before(f) {
@@ -148,7 +148,7 @@ type failed struct {
 const (
 	failuresAtOnce = 5
 	failuresEvery  = 2 * time.Second
-	mostFailures   = 1024 // clients; then all are forgotten
+	maxFailures    = 1024 // clients; then all are forgotten
 )
 
 // full reports whether a client has been wrong too often.
@@ -161,7 +161,7 @@ func (f *failures) full(client string, now time.Time) bool {
 func (f *failures) add(client string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.of == nil || len(f.of) >= mostFailures {
+	if f.of == nil || len(f.of) >= maxFailures {
 		f.of = map[string]failed{}
 	}
 	f.of[client] = failed{f.now(client, now) + 1, now}
@@ -210,7 +210,7 @@ func (c *Console) hasSession(r *http.Request) bool {
 func (c *Console) withSession(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !c.hasSession(r) {
-			c.door(w, r)
+			c.signIn(w, r)
 			return
 		}
 		h(w, r)

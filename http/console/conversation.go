@@ -15,7 +15,7 @@ import (
 
 const (
 	shownMessages = 200
-	mostLanes     = 12
+	maxLanes      = 12
 	rowHeight     = 38 // of an arrow
 	gapHeight     = 26 // of a gap mark
 	gapFrom       = time.Minute
@@ -194,7 +194,7 @@ func (p *conversationPage) draw(list []*relay.Message) {
 			if _, known := at[a]; known {
 				continue
 			}
-			if len(at) == mostLanes {
+			if len(at) == maxLanes {
 				others[a] = true
 				continue
 			}

@@ -14,7 +14,7 @@ import (
 const (
 	shownHits       = 20
 	shownFacets     = 12
-	mostHits        = 2000 // as far as the pages of a search go
+	maxHits         = 2000 // as far as the pages of a search go
 	shownHighlights = 3
 	profileWords    = 8 // words that are looked for in the profiles of the file
 )
@@ -101,7 +101,7 @@ func (c *Console) showDirectory(r *http.Request) (any, error) {
 func (c *Console) searchIndex(r *http.Request, p *directoryPage) error {
 	values := r.URL.Query()
 	n, from := c.pageOf(r, shownHits)
-	q := relay.SearchRequest{Query: p.Text, Sort: relay.SearchSort(p.Sort), Limit: shownHits, Offset: min(from, mostHits),
+	q := relay.SearchRequest{Query: p.Text, Sort: relay.SearchSort(p.Sort), Limit: shownHits, Offset: min(from, maxHits),
 		Facets: []string{"crew", "tags", "languages"}, Highlight: true, Explain: true}
 	for name, to := range map[string]*[]string{"crew": &q.Filter.Crew, "tag": &q.Filter.Tags,
 		"language": &q.Filter.Languages} {
@@ -156,7 +156,7 @@ func (c *Console) searchIndex(r *http.Request, p *directoryPage) error {
 		}
 	}
 	p.tell(r, found)
-	p.pager = pagesOf(r, n, q.Offset+len(found.Hits) < found.Total && q.Offset+shownHits <= mostHits)
+	p.pager = pagesOf(r, n, q.Offset+len(found.Hits) < found.Total && q.Offset+shownHits <= maxHits)
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (f *flow) run() {
 	var looked, measuredAt time.Time
 	for {
 		now := f.c.config.Now()
-		f.lookBegins()
+		f.pollStarted()
 		if !begun {
 			err := f.begin(now)
 			f.note(err, now)
@@ -80,7 +80,7 @@ func (f *flow) run() {
 			looked = now
 			f.note(f.follow(now), now)
 		}
-		f.lookEnds()
+		f.pollEnded()
 		if now.Sub(measuredAt) >= measured {
 			measuredAt = now
 			f.measure(now)
@@ -94,13 +94,13 @@ func (f *flow) run() {
 	}
 }
 
-func (f *flow) lookBegins() {
+func (f *flow) pollStarted() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun++
 }
 
-func (f *flow) lookEnds() {
+func (f *flow) pollEnded() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = f.begun
@@ -274,7 +274,7 @@ func (f *flow) measure(now time.Time) {
 	pending := f.c.pendingKnown()
 	var h []Histogram
 	if f.c.config.Live != nil {
-		h = f.c.config.Live.Vitals().Histograms
+		h = f.c.config.Live.Health().Histograms
 	}
 	if !f.measured { // what the first minute is compared with
 		f.hour.measured(now.Add(-spanLength), -1, h)

@@ -17,7 +17,7 @@ type healthPage struct {
 	Verdict
 	File     survey.FileState
 	Serving  browse.Serving
-	Vitals   *Vitals // nil: the console is a process of its own
+	Health   *ServerHealth // nil: the console is a process of its own
 	Plots    []plot
 	Refused  []Count
 	Mechas   int
@@ -35,7 +35,7 @@ var freeSpace = do("Make space on the disk: the relay then accepts messages agai
 var startServer = advice{"Start the server:", "relay serve"}
 
 // refuses says that the server has too little space on its disk to accept messages.
-func refuses(v Vitals, free int64) string {
+func refuses(v ServerHealth, free int64) string {
 	space := "the free space on its disk"
 	if free >= 0 {
 		space += ", " + size(free) + ","
@@ -63,8 +63,8 @@ func (c *Console) showHealth(r *http.Request) (any, error) {
 	p := &healthPage{File: s, Serving: o.Serving, Mechas: o.Mechas, Pending: o.Pending, More: o.More}
 	hour := c.flow.hour.hour(now)
 	if c.config.Live != nil {
-		v := c.config.Live.Vitals()
-		p.Vitals, p.Refused, p.Settings = &v, v.Refused, v.Settings
+		v := c.config.Live.Health()
+		p.Health, p.Refused, p.Settings = &v, v.Refused, v.Settings
 		slices.SortFunc(p.Refused, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Code, b.Code)) })
 		for _, h := range []struct{ key, name string }{{CommitTime, "Commit, p99"}, {SyncTime, "fsync, p99"},
 			{QueueTime, "Queue, p99"}, {PushLag, "Push lag, p99"}} {
@@ -85,18 +85,18 @@ func (c *Console) showHealth(r *http.Request) (any, error) {
 // judge says in one sentence how the store is.
 func (p *healthPage) judge() Verdict {
 	switch {
-	case p.Vitals != nil && !p.Vitals.Writable:
+	case p.Health != nil && !p.Health.Writable:
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
-	case p.Vitals != nil && !p.Vitals.Accepting:
-		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
-	case p.Vitals == nil && p.Serving == browse.NotServed:
+	case p.Health != nil && !p.Health.Accepting:
+		return Verdict{Text: refuses(*p.Health, p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
+	case p.Health == nil && p.Serving == browse.NotServed:
 		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2, Next: []advice{startServer}}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
 		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
-	case p.Vitals != nil && p.Vitals.QueueOldest > time.Second:
-		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)),
+	case p.Health != nil && p.Health.QueueOldest > time.Second:
+		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Health.QueueOldest)),
 			Level: 1}
-	case p.Vitals != nil && !p.Vitals.IndexReady:
+	case p.Health != nil && !p.Health.IndexReady:
 		return Verdict{Text: "The search index is being built.", Level: 1}
 	}
 	return Verdict{Text: "The store is well."}

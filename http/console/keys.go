@@ -97,8 +97,8 @@ func (c *Console) showKeys(r *http.Request) (any, error) {
 
 // key finds a key by its id. Error: UnknownKey.
 func (c *Console) key(id relay.KeyID) (key, error) {
-	const most = 100 // keys whose label has the text of an id
-	found, err := c.config.Store.Keys(survey.KeyQuery{Text: string(id), Limit: most})
+	const limit = 100 // keys whose label has the text of an id
+	found, err := c.config.Store.Keys(survey.KeyQuery{Text: string(id), Limit: limit})
 	if err != nil {
 		return key{}, err
 	}

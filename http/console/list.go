@@ -10,7 +10,7 @@ import (
 	"relay/db/relay"
 )
 
-const mostPages = 10_000
+const maxPages = 10_000
 
 // pageOf reads which page of a list a request wants, from 1 on, and how many rows stand before it.
 func (c *Console) pageOf(r *http.Request, rows int) (n, from int) {
@@ -18,7 +18,7 @@ func (c *Console) pageOf(r *http.Request, rows int) (n, from int) {
 	if err != nil {
 		n = 1
 	}
-	n = min(max(n, 1), mostPages)
+	n = min(max(n, 1), maxPages)
 	return n, (n - 1) * rows
 }
 
@@ -27,7 +27,7 @@ func pagesOf(r *http.Request, n int, more bool) (p pager) {
 	if n > 1 {
 		p.Before = linkWith(r, "page", strconv.Itoa(n-1))
 	}
-	if more && n < mostPages {
+	if more && n < maxPages {
 		p.After = linkWith(r, "page", strconv.Itoa(n+1))
 	}
 	return p
@@ -50,12 +50,12 @@ func linkWith(r *http.Request, pairs ...string) string {
 
 // cut returns the first characters of a text of unknown origin, and says by an ellipsis that it has
 // more. Line breaks become spaces; what would change the direction of the text becomes visible.
-func cut(text string, most int) string {
+func cut(text string, limit int) string {
 	more := ""
-	if len(text) > most {
+	if len(text) > limit {
 		n := 0
 		for i := range text {
-			if n++; n > most {
+			if n++; n > limit {
 				text, more = text[:i], "…"
 				break
 			}

@@ -20,7 +20,7 @@ const (
 // mechasPage is what pages/mechas.html shows.
 type mechasPage struct {
 	Text   string // that was searched for
-	Boxes  []box
+	Boxes  []mailboxRow
 	Mechas int // that are registered
 	Wait   int // for how many messages wait
 	pager
@@ -37,7 +37,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := c.boxes(ctx, o, now)
+	waiting, err := c.mailboxes(ctx, o, now)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 	for _, b := range waiting {
 		q.Except = append(q.Except, b.Number)
 	}
-	waiting = slices.DeleteFunc(waiting, func(b box) bool {
+	waiting = slices.DeleteFunc(waiting, func(b mailboxRow) bool {
 		return !strings.Contains(strings.ToLower(string(b.Mecha)), strings.ToLower(p.Text))
 	})
 	n, from := c.pageOf(r, shownMechas)
@@ -64,7 +64,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 				more = true
 				break
 			}
-			b := box{Now: now, Live: c.config.Live != nil, Box: survey.Box{Mecha: m.Address, Number: m.Number,
+			b := mailboxRow{Now: now, Live: c.config.Live != nil, Box: survey.Box{Mecha: m.Address, Number: m.Number,
 				LiveKeys: m.LiveKeys, LastSeen: c.lastSeen(m.Number, m.LastSeen)}}
 			b.Seen, b.Here = c.presence(m.Number, b.LastSeen, now)
 			p.Boxes = append(p.Boxes, b)
@@ -122,7 +122,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	if p.Live {
 		p.Sockets, p.LongPolls = c.config.Live.Open(state.Box.Number)
 	}
-	b := box{Box: state.Box, Now: now, Seen: p.Seen, Here: p.Here, Live: p.Live}
+	b := mailboxRow{Box: state.Box, Now: now, Seen: p.Seen, Here: p.Here, Live: p.Live}
 	b.rate()
 	if b.Pending > 0 {
 		if err := c.explain(ctx, &b, now); err != nil {
@@ -160,7 +160,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 }
 
 // judgeMecha says in one sentence how it is with a Mecha.
-func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
+func judgeMecha(b *mailboxRow, p *mechaPage, now time.Time) (v Verdict) {
 	if v.Level = b.Level; b.Tone() == "warn" {
 		v.Level = 1
 	}

@@ -162,7 +162,7 @@ func (c *Console) judgeServer(ctx context.Context, p *messagePage) error {
 	if live := c.config.Live; !p.Message.State.Pending() && live == nil {
 		return nil // nobody asks for that now
 	} else if live != nil {
-		if v := live.Vitals(); v.Accepting && v.Writable {
+		if v := live.Health(); v.Accepting && v.Writable {
 			return nil
 		}
 		p.Vain = "the relay refuses it now"

@@ -28,7 +28,7 @@ func TestTheWidestValuesFitANarrowWindow(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the page never shows the widest values")
 		}
-		s.say(func(v *console.Vitals) { v.Histograms = slowly(ahead.Add(int64(time.Minute))) }) // a minute later, it is measured again
+		s.say(func(v *console.ServerHealth) { v.Histograms = slowly(ahead.Add(int64(time.Minute))) }) // a minute later, it is measured again
 		_, page := s.get(visitor, "/health")
 		measured = strings.Contains(words(page), "Commit, p99 47 h 59 min")
 	}
@@ -72,7 +72,7 @@ func (p *play) fillWidely() {
 	m := p.mustSend(20*time.Minute, k, long, `{}`, func(m *relay.SendMessage) { m.Type, m.Conversation = strings.Repeat("type", 16), p.talk })
 	p.mustAck(19*time.Minute, k, m, "failed", strings.Repeat("detail", 50))
 	p.mustSend(time.Minute, k, long, `{}`, func(m *relay.SendMessage) { m.Conversation = p.talk })
-	p.say(func(v *console.Vitals) {
+	p.say(func(v *console.ServerHealth) {
 		v.Sockets, v.LongPolls, v.Online, v.IndexMechas, v.QueueLength, v.QueueOldest, v.IndexLag = 1_000_000, 1_000_000, 1_000_000, 1_000_000, 100_000, time.Hour, time.Hour
 		v.Refused, v.Settings = nil, nil
 		for _, code := range []relay.Code{relay.ConversationNotFound, relay.AlreadyAcknowledged, "idempotency_key_reused"} {

@@ -28,7 +28,7 @@ const (
 // nowPage is what pages/now.html shows.
 type nowPage struct {
 	Verdict
-	Boxes  []box
+	Boxes  []mailboxRow
 	Others int // further Mechas for which messages wait
 	Mechas int
 	Rows   []row
@@ -38,8 +38,8 @@ type nowPage struct {
 	Plots  []plot
 }
 
-// box is what waits for a Mecha, as a row of Now.
-type box struct {
+// mailboxRow is a row of Now: the messages that wait for a Mecha.
+type mailboxRow struct {
 	survey.Box
 	Now    time.Time
 	Seen   string // presence, for people
@@ -55,7 +55,7 @@ type box struct {
 }
 
 // rate says how bad it is.
-func (b *box) rate() {
+func (b *mailboxRow) rate() {
 	switch {
 	case b.Pending > 0 && (b.Removed || b.LiveKeys == 0) || b.Late > b.Held+b.Deferred:
 		b.Level = 2
@@ -65,7 +65,7 @@ func (b *box) rate() {
 }
 
 // judgeOldest corrects the level by the oldest message: the others may wait for it.
-func (b *box) judgeOldest(t *look.Trace, now time.Time) {
+func (b *mailboxRow) judgeOldest(t *look.Trace, now time.Time) {
 	if b.Level == 0 || b.Removed || b.LiveKeys == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (b *box) judgeOldest(t *look.Trace, now time.Time) {
 
 // Tone is the colour of its mark. What has waited for a minute, or for a Mecha that has never made
 // a request, is not well, though it is no trouble yet.
-func (b *box) Tone() string {
+func (b *mailboxRow) Tone() string {
 	switch {
 	case b.Pending == 0:
 		return "idle"
@@ -95,7 +95,7 @@ func (b *box) Tone() string {
 }
 
 // explain says why its oldest message waits.
-func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
+func (c *Console) explain(ctx context.Context, b *mailboxRow, now time.Time) error {
 	t, err := c.config.Store.Why(ctx, b.Oldest)
 	if relay.ErrorCode(err) == relay.MessageNotFound {
 		return nil // removed since
@@ -131,7 +131,7 @@ func ofOldest(verdict string) string {
 }
 
 // next is what to do about the oldest message of a Mecha.
-func (b *box) next() (all []advice) {
+func (b *mailboxRow) next() (all []advice) {
 	if b.reason == nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	if p.Query, err = c.understand(ctx, r.URL.Query().Get("q")); err != nil {
 		return nil, err
 	}
-	if p.Boxes, err = c.boxes(ctx, o, now); err != nil {
+	if p.Boxes, err = c.mailboxes(ctx, o, now); err != nil {
 		return nil, err
 	}
 	h := c.flow.hour.hour(now)
@@ -192,17 +192,17 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	return p, nil
 }
 
-// boxes returns the Mechas for which messages wait, those with trouble first.
-func (c *Console) boxes(ctx context.Context, o survey.Overview, now time.Time) ([]box, error) {
-	all := make([]box, 0, len(o.Boxes))
+// mailboxes returns the Mechas for which messages wait, those with trouble first.
+func (c *Console) mailboxes(ctx context.Context, o survey.Overview, now time.Time) ([]mailboxRow, error) {
+	all := make([]mailboxRow, 0, len(o.Boxes))
 	for _, b := range o.Boxes {
-		n := box{Box: b, Now: now, Live: c.config.Live != nil}
+		n := mailboxRow{Box: b, Now: now, Live: c.config.Live != nil}
 		n.LastSeen = c.lastSeen(b.Number, b.LastSeen)
 		n.Seen, n.Here = c.presence(b.Number, n.LastSeen, now)
 		n.rate()
 		all = append(all, n)
 	}
-	slices.SortFunc(all, func(a, b box) int {
+	slices.SortFunc(all, func(a, b mailboxRow) int {
 		return cmp.Or(b.Level-a.Level, a.OldestAt.Compare(b.OldestAt), cmp.Compare(a.Mecha, b.Mecha))
 	})
 	for i := range all {
@@ -304,9 +304,9 @@ func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row
 // find lists messages, and those that it has found if the time is over. What does not exist
 // has no messages.
 func (c *Console) find(
-	ctx context.Context, l browse.ListQuery, most time.Duration,
+	ctx context.Context, l browse.ListQuery, limit time.Duration,
 ) (list []*relay.Message, cut bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, most)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	list, cut, err = c.config.Store.Messages(limited, l)
 	switch {

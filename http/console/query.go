@@ -144,13 +144,13 @@ func (q *query) set(field, value string) (problem string) {
 // parseAge reads an age as in 90s, 10m, 2h or 3d, which is more than nothing and less than the
 // hundred years that a time can be from now.
 func parseAge(text string) (time.Duration, bool) {
-	const day, most = 24 * time.Hour, 36_500
+	const day, limit = 24 * time.Hour, 36_500
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
-		return time.Duration(n * float64(day)), err == nil && n > 0 && n < most
+		return time.Duration(n * float64(day)), err == nil && n > 0 && n < limit
 	}
 	d, err := time.ParseDuration(text)
-	return d, err == nil && d > 0 && d < most*day
+	return d, err == nil && d > 0 && d < limit*day
 }
 
 // Conversation is the conversation that the search is about; "" if it names none.

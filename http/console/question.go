@@ -48,7 +48,7 @@ func atAbout(ack *relay.Ack, m *relay.Message) bool {
 }
 
 // mayAnswer says that the oldest message of a box may be an answer; "" if no question is known.
-func (b *box) mayAnswer() string {
+func (b *mailboxRow) mayAnswer() string {
 	if b.Question == nil {
 		return ""
 	}
@@ -60,7 +60,7 @@ func (b *box) mayAnswer() string {
 }
 
 // question tells of the question, likewise.
-func (b *box) question() string {
+func (b *mailboxRow) question() string {
 	q := b.Question
 	if q == nil {
 		return ""

@@ -126,8 +126,8 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	c.write(w, status, f)
 }
 
-// door is the page that lets a browser in.
-func (c *Console) door(w http.ResponseWriter, r *http.Request) {
+// signIn answers with the page that lets a browser in.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, "There is no session: open the URL that the console printed.", http.StatusUnauthorized)
 		return

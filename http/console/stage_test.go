@@ -58,7 +58,7 @@ type stage struct {
 	mu      sync.Mutex
 	online  map[relay.MechaNumber]bool
 	hub     *ws.Hub // of a real server (serve); nil: the test says who is online
-	vitals  console.Vitals
+	health  console.ServerHealth
 	nonce   relay.NonceHash
 }
 
@@ -80,7 +80,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// Online, Open, Full and Vitals make a stage console.Live: what a test says of the server.
+// Online, Open, Full and Health make a stage console.Live: what a test says of the server.
 func (s *stage) Online(id relay.MechaNumber) bool {
 	if s.hub != nil {
 		return s.hub.Online(id)
@@ -107,13 +107,13 @@ func (s *stage) Full(id relay.MechaNumber) (open time.Time, sent int) {
 	return time.Time{}, 0
 }
 
-func (s *stage) Vitals() console.Vitals {
+func (s *stage) Health() console.ServerHealth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hub != nil {
-		s.vitals.Accepting, s.vitals.Writable = s.AcceptsMessages(), s.CheckWritable() == nil
+		s.health.Accepting, s.health.Writable = s.AcceptsMessages(), s.CheckWritable() == nil
 	}
-	return s.vitals
+	return s.health
 }
 
 // isOnline says that a Mecha has a socket open; say changes what else the server says.
@@ -123,10 +123,10 @@ func (s *stage) isOnline(k relay.IssuedKey) {
 	s.online[k.Mecha.Number] = true
 }
 
-func (s *stage) say(f func(*console.Vitals)) {
+func (s *stage) say(f func(*console.ServerHealth)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f(&s.vitals)
+	f(&s.health)
 }
 
 // mustStage opens a store and shows it. With live, the console is that of the server.
@@ -145,7 +145,7 @@ func mustStore(t testing.TB, serve bool) *stage {
 		t.Fatal(err)
 	}
 	s := &stage{t: t, path: filepath.Join(scratch.Dir(t), "relay.db"), log: &lines{}, online: map[relay.MechaNumber]bool{}}
-	s.vitals = console.Vitals{Accepting: true, Writable: true, IndexReady: true, IndexLag: 0}
+	s.health = console.ServerHealth{Accepting: true, Writable: true, IndexReady: true, IndexLag: 0}
 	if s.DB, err = db.Open(db.Options{Path: s.path, Schema: string(schema), Create: true, Serve: serve, ClockSkew: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}); err != nil {
 		t.Fatal(err)
 	}

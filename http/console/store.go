@@ -18,7 +18,7 @@ type Store interface {
 	Latest() (relay.Position, error)
 	Overview(ctx context.Context, late time.Time) (survey.Overview, error)
 	Activity(after relay.Position, span time.Duration, limit int) (survey.Activity, error)
-	Back(since time.Time, most int) (relay.Position, error)
+	Back(since time.Time, limit int) (relay.Position, error)
 	Events(after relay.Position, limit int) ([]browse.Event, error)
 	Dead(since time.Time, limit int) ([]browse.Event, error)
 	Newest(limit int) ([]browse.Event, error)
@@ -51,11 +51,11 @@ type Live interface {
 	Full(relay.MechaNumber) (open time.Time, sent int)
 	// LastRequest tells when the Mecha made its last request; zero: none since the server's start.
 	LastRequest(relay.MechaNumber) time.Time
-	Vitals() Vitals
+	Health() ServerHealth
 }
 
-// Vitals are the measurements of a server.
-type Vitals struct {
+// ServerHealth has the measurements of a server.
+type ServerHealth struct {
 	Sockets, LongPolls, Online int // Online counts Mechas
 	Accepting                  bool
 	Writable                   bool

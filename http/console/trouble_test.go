@@ -38,7 +38,7 @@ func (s *stage) serve() (url string) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hub, s.vitals.MinFreeDisk = hub, 128<<30
+	s.hub, s.health.MinFreeDisk = hub, 128<<30
 	return server.URL
 }
 

@@ -21,7 +21,7 @@ type Verdict struct {
 
 // judge says in one sentence whether all is well, and then what else there is to say.
 func (c *Console) judge(
-	o survey.Overview, all []box, hour *lastHour, dead []row, lost *reason, now time.Time,
+	o survey.Overview, all []mailboxRow, hour *lastHour, dead []row, lost *reason, now time.Time,
 ) (v Verdict) {
 	c.judgeStore(&v, o)
 	stored := v.Text != ""
@@ -54,7 +54,7 @@ func (c *Console) judge(
 			pending, waiting = "", true
 		case v.Text == "":
 			young = fmt.Sprintf("Nothing waits longer than %s; %s%s", age(lateAfter), strings.ToLower(least), young)
-			level := one(slices.ContainsFunc(all, func(b box) bool { return b.Tone() == "warn" }))
+			level := one(slices.ContainsFunc(all, func(b mailboxRow) bool { return b.Tone() == "warn" }))
 			v.say(level, young)
 			pending, waiting = "", level > 0
 		}
@@ -92,7 +92,7 @@ func (c *Console) judge(
 }
 
 // oldestOf returns the box whose oldest message has waited longest.
-func oldestOf(all []box) *box {
+func oldestOf(all []mailboxRow) *mailboxRow {
 	oldest := &all[0]
 	for i := range all {
 		if all[i].OldestAt.Before(oldest.OldestAt) {
@@ -139,7 +139,7 @@ func (v *Verdict) hint(text string) {
 // judgeStore says what keeps the server from its work, as far as that is known.
 func (c *Console) judgeStore(v *Verdict, o survey.Overview) {
 	if c.config.Live != nil {
-		if vitals := c.config.Live.Vitals(); !vitals.Writable {
+		if vitals := c.config.Live.Health(); !vitals.Writable {
 			v.say(2, "The relay cannot write to its database.")
 		} else if !vitals.Accepting {
 			v.say(2, refuses(vitals, o.DiskFree))
@@ -158,10 +158,10 @@ func (c *Console) judgeStore(v *Verdict, o survey.Overview) {
 }
 
 // judgeWaiting says what waits for too long, or for nobody. unknown is what it cannot tell.
-func judgeWaiting(v *Verdict, all []box, now time.Time) (unknown string) {
+func judgeWaiting(v *Verdict, all []mailboxRow, now time.Time) (unknown string) {
 	var late, pending, overdue, mechas, looked int
 	var lateMechas int
-	var worst *box
+	var worst *mailboxRow
 	more, moreLate := "", ""
 	for i := range all {
 		b := &all[i]
@@ -242,7 +242,7 @@ func is(n int) string { return map[bool]string{true: " is", false: " are"}[n == 
 func was(n int) string { return map[bool]string{true: " was", false: " were"}[n == 1] }
 
 // forWhom names the Mecha that n messages are about, and why it does not acknowledge.
-func forWhom(worst *box, mechas, n int, now time.Time) string {
+func forWhom(worst *mailboxRow, mechas, n int, now time.Time) string {
 	who := fmt.Sprintf(", all for %s", worst.Mecha)
 	if n == 1 {
 		who = fmt.Sprintf(" for %s", worst.Mecha)
@@ -255,7 +255,7 @@ func forWhom(worst *box, mechas, n int, now time.Time) string {
 
 // state says, as the end of a sentence about n messages, why the Mecha does not acknowledge the
 // oldest of them.
-func (b *box) state(n int, now time.Time) string {
+func (b *mailboxRow) state(n int, now time.Time) string {
 	at := func(t time.Time) string { return moment(t, now) }
 	s, it := &b.About, "it"
 	if n > 1 {
@@ -302,7 +302,7 @@ func (b *box) state(n int, now time.Time) string {
 }
 
 // gone says why nobody can be the Mecha.
-func (b *box) gone(now time.Time) string {
+func (b *mailboxRow) gone(now time.Time) string {
 	switch {
 	case b.reason != nil:
 		text := b.reason.who.gone(now)
@@ -317,7 +317,7 @@ func (b *box) gone(now time.Time) string {
 }
 
 // presence says when the Mecha was there.
-func (b *box) presence(now time.Time) string {
+func (b *mailboxRow) presence(now time.Time) string {
 	switch {
 	case b.Here && b.Live:
 		return "which is connected"

@@ -67,7 +67,7 @@ func (s *story) tell() {
 	}
 	s.mustSee(31*time.Minute, s.bob)
 	bounds := []time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond, 8 * time.Millisecond, 16 * time.Millisecond}
-	s.say(func(v *console.Vitals) {
+	s.say(func(v *console.ServerHealth) {
 		v.Sockets, v.Online, v.IndexMechas, v.QueueLength = 1, 1, 3, 2
 		v.Histograms = []console.Histogram{{Name: console.CommitTime, Bounds: bounds, Counts: []uint64{0, 70, 20, 1, 0, 0}}, {Name: console.SyncTime, Bounds: bounds, Counts: []uint64{10, 75, 6, 0, 0, 0}},
 			{Name: console.QueueTime, Bounds: bounds, Counts: []uint64{88, 3, 0, 0, 0, 0}}, {Name: console.PushLag, Bounds: bounds, Counts: []uint64{1, 0, 0, 0, 0, 0}}}

@@ -1,5 +1,5 @@
 // Package ring is the command relay a2a: its flags, its token, and the server on which
-// the door of package a2a stands.
+// the gateway of package a2a stands.
 package ring
 
 import (
@@ -31,7 +31,7 @@ func init() {
 type app struct{ *cli.App }
 
 // doorFlags are the flags of relay a2a.
-type doorFlags struct {
+type gatewayFlags struct {
 	as, addr, publicURL, tokenFile string
 	offer                          []string
 	wait, ttl, retry               time.Duration
@@ -39,7 +39,7 @@ type doorFlags struct {
 
 func (a *app) command() *cobra.Command {
 	var c remote.Flags
-	var f doorFlags
+	var f gatewayFlags
 	cmd := &cobra.Command{
 		Use:   "a2a",
 		Short: "Serve A2A clients: they reach Mechas by tasks",
@@ -50,10 +50,10 @@ that message, and its state follows from acknowledgements and answers. So the
 Mecha may be away, and this command may be killed and started again: it keeps
 nothing itself.
 
-The door is open to this machine alone, unless --token-file names a file with a
+The gateway is open to this machine alone, unless --token-file names a file with a
 token that clients must show. Clients reach what the key may write to: all
-Mechas that the directory shows to it, or those of --offer. Give the door a Mecha
-of its own, and name it by --as: all clients see all its tasks, and the door
+Mechas that the directory shows to it, or those of --offer. Give the gateway a Mecha
+of its own, and name it by --as: all clients see all its tasks, and the gateway
 rejects what comes to its Mecha and is no answer. relay docs a2a has
 the rest.`,
 		Example: `  relay a2a --as gateway^acme --key-file gateway.key
@@ -71,12 +71,12 @@ the rest.`,
 	c.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.as, "as", "",
-		"the door's own Mecha, an `address`: the door rejects what comes to it and is no answer (required)")
+		"the gateway's own Mecha, an `address`: the gateway rejects what comes to it and is no answer (required)")
 	flags.StringVar(&f.addr, "listen", "127.0.0.1:8090", "`address` to listen on")
 	flags.StringSliceVar(&f.offer, "offer", nil,
 		"open only for these Mechas, by their `addresses` (default all that the directory shows to the key)")
 	flags.StringVar(&f.publicURL, "public-url", "",
-		"where clients reach the door, for the cards, as in https://agents.example.com (default the address)")
+		"where clients reach the gateway, for the cards, as in https://agents.example.com (default the address)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "clients must show the Bearer token in this `file`")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long SendMessage waits for the end of a task, at most")
 	flags.DurationVar(&f.ttl, "ttl", 0,
@@ -86,13 +86,13 @@ the rest.`,
 }
 
 // config checks the flags, and gives what they say.
-func (f *doorFlags) config(c *client.Client) (a2a.Config, error) {
+func (f *gatewayFlags) config(c *client.Client) (a2a.Config, error) {
 	own, err := relay.ParseAddress(f.as)
 	if err != nil {
-		return a2a.Config{}, cli.Usagef("--as takes the address of the door's own Mecha, such as gateway^acme: " +
-			"the door rejects what comes to it and is no answer")
+		return a2a.Config{}, cli.Usagef("--as takes the address of the gateway's own Mecha, such as gateway^acme: " +
+			"the gateway rejects what comes to it and is no answer")
 	}
-	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Patience: f.retry,
+	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Timeout: f.retry,
 		Wait: f.wait, TTL: f.ttl}
 	for flag, d := range map[string]time.Duration{"wait": f.wait, "ttl": f.ttl, "retry": f.retry} {
 		if d < 0 {
@@ -113,15 +113,15 @@ func (f *doorFlags) config(c *client.Client) (a2a.Config, error) {
 	return config, cli.CheckHostPort("listen", f.addr)
 }
 
-const leastToken = 16 // characters
+const minToken = 16 // characters
 
 // readToken reads --token-file. Without it, the address must be a loopback one.
-func (f *doorFlags) readToken(addr net.Addr) (token string, local bool, err error) {
+func (f *gatewayFlags) readToken(addr net.Addr) (token string, local bool, err error) {
 	tcp, ok := addr.(*net.TCPAddr)
 	local = ok && tcp.IP.IsLoopback()
 	if f.tokenFile == "" {
 		if !local {
-			err = cli.Usagef("anybody who reaches %s could use this door: name a file with a token (--token-file), "+
+			err = cli.Usagef("anybody who reaches %s could use this gateway: name a file with a token (--token-file), "+
 				"or listen on a loopback address", addr)
 		}
 		return "", local, err
@@ -129,9 +129,9 @@ func (f *doorFlags) readToken(addr net.Addr) (token string, local bool, err erro
 	if token, err = remote.ReadSecret(f.tokenFile, ""); err != nil {
 		return "", local, err
 	}
-	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		err = fmt.Errorf("the token in %s must have %d characters at least, and no spaces: "+
-			"head -c 32 /dev/urandom | base64 makes one", relay.Visible(f.tokenFile), leastToken)
+			"head -c 32 /dev/urandom | base64 makes one", relay.Visible(f.tokenFile), minToken)
 	}
 	return token, local, err
 }
@@ -145,7 +145,7 @@ const (
 )
 
 // serve is relay a2a.
-func (a *app) serve(ctx context.Context, c *client.Client, f *doorFlags) error {
+func (a *app) serve(ctx context.Context, c *client.Client, f *gatewayFlags) error {
 	config, err := f.config(c)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (a *app) serve(ctx context.Context, c *client.Client, f *doorFlags) error {
 	}
 	config.URL = cmp.Or(config.URL, "http://"+listener.Addr().String())
 	if !config.Local {
-		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this door speaks plain HTTP. "+
+		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this gateway speaks plain HTTP. "+
 			"Put a TLS proxy before it, and let nothing else reach it.")
 	}
 	config.Report = func(e client.Event) {
@@ -186,15 +186,15 @@ func (a *app) serve(ctx context.Context, c *client.Client, f *doorFlags) error {
 	if err != nil {
 		return err
 	}
-	return serveDoor(ctx, a2a.New(config), listener)
+	return serveGateway(ctx, a2a.New(config), listener)
 }
 
-// serveDoor serves until ctx ends, or the relay does not take the key any more.
-func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error {
+// serveGateway serves until ctx ends or the relay no longer accepts the key.
+func serveGateway(ctx context.Context, gateway *a2a.Gateway, listener net.Listener) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	server := &nethttp.Server{
-		Handler: door, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime,
+		Handler: gateway, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeaders,
 		ErrorLog:       log.New(io.Discard, "", 0), // broken connections are the clients' business
 	}
@@ -205,7 +205,7 @@ func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error
 			stop(err)
 		}
 	}()
-	err := door.Run(ctx) // when it returns, nobody waits for a task any more
+	err := gateway.Run(ctx) // when it returns, nobody waits for a task any more
 	ending, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	if server.Shutdown(ending) != nil {

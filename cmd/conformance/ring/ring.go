@@ -28,7 +28,7 @@ func init() {
 type app struct{ *cli.App }
 
 // judgeFlags are the flags of relay conformance.
-type judgeFlags struct {
+type checkFlags struct {
 	remote.Flags
 	only           []string
 	role           string
@@ -40,7 +40,7 @@ type judgeFlags struct {
 }
 
 func (a *app) command() *cobra.Command {
-	f := &judgeFlags{}
+	f := &checkFlags{}
 	cmd := &cobra.Command{
 		Use:   "conformance (-- PROGRAM [ARGUMENT…] | URL)",
 		Short: "Judge a client program, or a server, by what it does",
@@ -73,7 +73,7 @@ has; they fail no server.`,
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
 				f.urls, f.programs = args[:at], args[at:]
 			}
-			return a.judge(cmd.Context(), f)
+			return a.check(cmd.Context(), f)
 		},
 	}
 	flags := cmd.Flags()
@@ -91,16 +91,16 @@ has; they fail no server.`,
 	return cmd
 }
 
-func (a *app) judge(ctx context.Context, f *judgeFlags) error {
+func (a *app) check(ctx context.Context, f *checkFlags) error {
 	switch {
 	case f.list:
 		return a.list()
 	case f.vectors:
 		return a.printVectors()
 	case len(f.programs) > 0 && len(f.urls) == 0:
-		return a.judgeProgram(ctx, f)
+		return a.checkProgram(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
-		return a.judgeServer(ctx, f)
+		return a.checkServer(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) > 0:
 		return cli.Usagef("a program stands after --, as in relay conformance -- %s; "+
 			"a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
@@ -164,7 +164,7 @@ func knownNames(only, names []string) error {
 	return nil
 }
 
-func (a *app) judgeProgram(ctx context.Context, f *judgeFlags) error {
+func (a *app) checkProgram(ctx context.Context, f *checkFlags) error {
 	var names []string
 	for _, c := range conformance.Cases() {
 		names = append(names, c.Name)
@@ -183,7 +183,7 @@ func (a *app) judgeProgram(ctx context.Context, f *judgeFlags) error {
 		return err
 	}
 	status := display.NewStatusLine(a.Stderr)
-	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only,
+	results, err := conformance.CheckClient(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only,
 		Timeout: f.timeout, Relay: executable, Schema: a.Schema, By: a.Actor(),
 		Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
 	status.Show("")
@@ -261,7 +261,7 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 }
 
 // judgeServer asks a server. Its keys come from the environment or files.
-func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
+func (a *app) checkServer(ctx context.Context, f *checkFlags) error {
 	var names []string
 	for _, c := range conformance.Checks() {
 		names = append(names, c.Name)
@@ -282,7 +282,7 @@ func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
 		return err
 	}
 	status := display.NewStatusLine(a.Stderr)
-	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first,
+	results, err := conformance.CheckServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first,
 		Second: second, Only: f.only, Progress: status.Show})
 	status.Show("")
 	if err != nil {
@@ -292,13 +292,13 @@ func (a *app) judgeServer(ctx context.Context, f *judgeFlags) error {
 }
 
 // firstCredentials reads those of the first Mecha, as every client does.
-func (f *judgeFlags) firstCredentials() (conformance.Credentials, error) {
+func (f *checkFlags) firstCredentials() (conformance.Credentials, error) {
 	key, secret, err := f.Secrets()
 	return conformance.Credentials{Address: relay.Address(f.first), Key: key, Secret: secret}, err
 }
 
 // secondCredentials reads those of the second, from variables of its own.
-func (f *judgeFlags) secondCredentials() (conformance.Credentials, error) {
+func (f *checkFlags) secondCredentials() (conformance.Credentials, error) {
 	key := os.Getenv("RELAY_SECOND_KEY")
 	if f.secondKeyFile != "" {
 		b, err := os.ReadFile(f.secondKeyFile)

@@ -65,7 +65,7 @@ func (a *App) explain(cmd *cobra.Command, err error) int {
 			code = exitUsage
 		}
 	}
-	if errors.As(err, new(timeUp)) {
+	if errors.As(err, new(timeoutError)) {
 		code = exitTimeUp
 	}
 	if !a.JSON {

@@ -29,11 +29,11 @@ func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // since 2 has a meaning of its own.
 const UsageFails = "wrong usage fails"
 
-// timeUp marks a wait that timed out.
-type timeUp struct{ error }
+// timeoutError marks a wait that timed out.
+type timeoutError struct{ error }
 
 // TimedOut makes err end the command with the exit code of a wait that timed out.
-func TimedOut(err error) error { return timeUp{err} }
+func TimedOut(err error) error { return timeoutError{err} }
 
 // Plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
 func Plain(err error) error {

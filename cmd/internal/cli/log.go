@@ -61,7 +61,7 @@ var (
 
 const (
 	repeatEvery = time.Minute
-	mostKinds   = 10 // faults with the same message that are told apart
+	maxKinds    = 10 // faults with the same message that are told apart
 )
 
 // repeats counts warnings and errors that repeat. The first of a kind is logged at once.
@@ -122,7 +122,7 @@ func (s *repeats) count(to slog.Handler, r slog.Record) bool {
 	}
 	kind := kindOf(r)
 	k := s.kinds[kind]
-	if k == nil && s.ofMessage[r.Message] >= mostKinds {
+	if k == nil && s.ofMessage[r.Message] >= maxKinds {
 		kind = r.Message // too many to tell apart
 		k = s.kinds[kind]
 	}

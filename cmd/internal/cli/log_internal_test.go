@@ -74,11 +74,11 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 		for id := range 1000 { // the number of faults that are told apart has a bound
 			log.Warn("odd", "error", fmt.Sprint("fault ", id))
 		}
-		if n := len(out.take()); n != mostKinds+1 {
+		if n := len(out.take()); n != maxKinds+1 {
 			t.Errorf("%d lines of 1000", n)
 		}
 		end()
-		want(fmt.Sprintf("repeated=%d", 1000-mostKinds-1))
+		want(fmt.Sprintf("repeated=%d", 1000-maxKinds-1))
 		log.Error("last words")
 		log.Error("last words")
 		want("last words", "last words")

@@ -41,7 +41,7 @@ type Part struct {
 	// Boost returns what adds to the scores of searches, nil for nothing. That of the first part that
 	// has one is used.
 	Boost func(*db.DB, *slog.Logger) search.Boost
-	// Extend adds doors and routes to the API. What it adds may read the configuration, which
+	// Extend adds gateways and routes to the API. What it adds may read the configuration, which
 	// then has what all parts have added.
 	Extend func(*http.Config)
 	// Start is called before the relay answers its first request.

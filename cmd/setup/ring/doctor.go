@@ -56,23 +56,23 @@ const (
 	shownBellAge = 24 * time.Hour     // of a session that does not wait
 )
 
-// examination is one run of the doctor.
-type examination struct {
+// diagnosis is one run of the doctor.
+type diagnosis struct {
 	findings []finding
 	asked    map[string]bool // relays and keys
 	hooked   bool            // a program has the hook
 	started  bool            // a program has the server
 }
 
-func (e *examination) ok(check, format string, args ...any) {
+func (e *diagnosis) ok(check, format string, args ...any) {
 	e.findings = append(e.findings, finding{check, "ok", fmt.Sprintf(format, args...), nil})
 }
 
-func (e *examination) note(check, cure, format string, args ...any) {
+func (e *diagnosis) note(check, cure, format string, args ...any) {
 	e.findings = append(e.findings, finding{check, "note", fmt.Sprintf(format, args...), show.Optional(cure)})
 }
 
-func (e *examination) problem(check, cure, format string, args ...any) {
+func (e *diagnosis) problem(check, cure, format string, args ...any) {
 	e.findings = append(e.findings, finding{check, "problem", fmt.Sprintf(format, args...), show.Optional(cure)})
 }
 
@@ -81,7 +81,7 @@ func (a *app) doctor(ctx context.Context, f *setupFlags) error {
 	if err != nil {
 		return err
 	}
-	e := &examination{asked: map[string]bool{}}
+	e := &diagnosis{asked: map[string]bool{}}
 	places := []setup.Home{home}
 	if home.Project != "" {
 		places[0].Project = ""
@@ -105,7 +105,7 @@ func (a *app) doctor(ctx context.Context, f *setupFlags) error {
 }
 
 // program looks at a program's configuration, and at what it starts.
-func (e *examination) program(ctx context.Context, place setup.Home, program, name string) {
+func (e *diagnosis) program(ctx context.Context, place setup.Home, program, name string) {
 	title, flags := setup.Title(program), ""
 	if place.Project != "" {
 		title, flags = title+" in "+place.Project, " --project "+relay.ShellWord(place.Project)
@@ -152,7 +152,7 @@ func (e *examination) program(ctx context.Context, place setup.Home, program, na
 }
 
 // relay looks at a key, and asks the relay about it, once for all who use both.
-func (e *examination) relay(ctx context.Context, who string, f remote.Flags) {
+func (e *diagnosis) relay(ctx context.Context, who string, f remote.Flags) {
 	id := strings.Join([]string{f.URL, f.KeyFile, f.SecretFile, f.CAFile}, "\x00")
 	if e.asked[id] {
 		return
@@ -187,7 +187,7 @@ func (e *examination) relay(ctx context.Context, who string, f remote.Flags) {
 }
 
 // ready asks whether the server is well.
-func (e *examination) ready(ctx context.Context, f remote.Flags) {
+func (e *diagnosis) ready(ctx context.Context, f remote.Flags) {
 	config, err := f.TLS()
 	if err != nil {
 		e.problem("server", "", "%v.", err)
@@ -210,7 +210,7 @@ func (e *examination) ready(ctx context.Context, f remote.Flags) {
 }
 
 // identity asks whose key it is, and compares the clocks.
-func (e *examination) identity(ctx context.Context, who string, c *client.Client) {
+func (e *diagnosis) identity(ctx context.Context, who string, c *client.Client) {
 	var me struct {
 		MechaID    relay.Address `json:"mecha_id"`
 		KeyID      string        `json:"key_id"`
@@ -253,7 +253,7 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 }
 
 // bells looks at the hooks that wait.
-func (e *examination) bells() error {
+func (e *diagnosis) bells() error {
 	dir, err := client.StateDir()
 	if err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"relay/db/relay"
 )
 
-// outbox holds the frames and messages that wait to be written to a connection.
+// sendQueue holds the frames and messages that wait to be written to a connection.
 // An idle connection has none. Conn.mu guards it until push has taken it.
-type outbox struct {
+type sendQueue struct {
 	pings        [2][]byte       // a ping, and the pongs that answer the client's pings
 	answers      [][]byte        // frames that answer the client's messages
 	receipts     []queuedReceipt // none while the connection is behind with receipts
@@ -24,22 +24,22 @@ type queuedMessage struct {
 	shared *sharedFrame // nil: no other listener has the message
 }
 
-var outboxes = sync.Pool{New: func() any { return &outbox{} }}
+var sendQueues = sync.Pool{New: func() any { return &sendQueue{} }}
 
-const keepFrames = 256 // an outbox with longer lists is not reused, so that it does not keep their memory
+const keepFrames = 256 // a queue with longer lists is not reused, so that it does not keep their memory
 
-// outbox returns the connection's outbox, a new one if there was none. c.mu is
+// sendQueue returns the connection's queue, a new one if there was none. c.mu is
 // held, and the caller puts something in.
-func (c *Conn) outbox() *outbox {
-	if c.out.box == nil {
-		c.out.box = outboxes.Get().(*outbox)
+func (c *Conn) sendQueue() *sendQueue {
+	if c.out.queue == nil {
+		c.out.queue = sendQueues.Get().(*sendQueue)
 	}
-	return c.out.box
+	return c.out.queue
 }
 
 // appendFrames appends the pings, the pongs and the answers, in the order in which they
 // are sent. Receipts, our close frame and messages come after them.
-func (o *outbox) appendFrames(b []byte) []byte {
+func (o *sendQueue) appendFrames(b []byte) []byte {
 	for _, f := range o.pings {
 		b = append(b, f...)
 	}
@@ -49,16 +49,16 @@ func (o *outbox) appendFrames(b []byte) []byte {
 	return b
 }
 
-// release returns an outbox, which may be nil, for use by any connection.
-func (o *outbox) release() {
+// release returns a queue, which may be nil, for use by any connection.
+func (o *sendQueue) release() {
 	if o == nil || cap(o.answers) > keepFrames || cap(o.receipts) > keepFrames {
 		return
 	}
 	clear(o.answers)
 	clear(o.receipts)
 	clear(o.messages)
-	*o = outbox{answers: o.answers[:0], receipts: o.receipts[:0], messages: o.messages[:0]}
-	outboxes.Put(o)
+	*o = sendQueue{answers: o.answers[:0], receipts: o.receipts[:0], messages: o.messages[:0]}
+	sendQueues.Put(o)
 }
 
 // messageReceived queues a message that has just been committed. The hub calls
@@ -72,7 +72,7 @@ func (c *Conn) messageReceived(m *relay.Message, shared *sharedFrame) {
 	if c.out.lagging || c.ending.closing {
 		return // push will find it in the store, or will send no more messages
 	}
-	o := c.outbox()
+	o := c.sendQueue()
 	if len(o.messages) == maxQueued || o.messageBytes > 0 && o.messageBytes+m.PayloadBytes > maxQueueBytes {
 		c.fallBehind()
 	} else {
@@ -93,7 +93,7 @@ func (c *Conn) fallBehind() {
 
 // dropMessages drops the queued messages. c.mu is held.
 func (c *Conn) dropMessages() {
-	if o := c.out.box; o != nil {
+	if o := c.out.queue; o != nil {
 		clear(o.messages)
 		o.messages, o.messageBytes = o.messages[:0], 0
 	}
@@ -113,7 +113,7 @@ func (c *Conn) receivedChanged(change *relay.Change) {
 		return
 	}
 	if c.out.window != nil && c.out.window.free(change.Position) && c.out.stalled {
-		c.goOn()
+		c.resume()
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *Conn) answer(frame []byte) {
 		c.signal()
 		return
 	}
-	o := c.outbox()
+	o := c.sendQueue()
 	o.answers = append(o.answers, frame)
 	c.wakePush()
 }
@@ -135,7 +135,7 @@ func (c *Conn) answer(frame []byte) {
 // announce queues a frame among the answers though none was due. c.mu is held.
 func (c *Conn) announce(frame []byte) {
 	c.out.answersDue++ // push will count it out as an answer
-	o := c.outbox()
+	o := c.sendQueue()
 	o.answers = append(o.answers, frame)
 }
 

@@ -25,7 +25,7 @@ import (
 // patience is how long a test waits for what must happen. It is no measure of speed.
 const patience = 2 * time.Minute
 
-// newRelay runs a relay on a real file and a real port, and gives the clients of the door and of
+// newRelay runs a relay on a real file and a real port, and gives the clients of the gateway and of
 // the Mecha.
 func newRelay(t testing.TB) (own, other *client.Client) {
 	t.Helper()
@@ -61,10 +61,10 @@ func newRelay(t testing.TB) (own, other *client.Client) {
 	return own, other
 }
 
-// mustRun runs a door that looks at nothing by itself.
-func mustRun(t testing.TB, c *client.Client) (d *Door, url string) {
+// mustRun runs a gateway that looks at nothing by itself.
+func mustRun(t testing.TB, c *client.Client) (d *Gateway, url string) {
 	t.Helper()
-	d = New(Config{Client: c, Own: door, Offer: []relay.Address{mecha}, Patience: patience, Wait: 10 * patience, LookAgain: time.Hour})
+	d = New(Config{Client: c, Own: door, Offer: []relay.Address{mecha}, Timeout: patience, Wait: 10 * patience, LookAgain: time.Hour})
 	server := httptest.NewServer(d)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -112,7 +112,7 @@ func question(id, more string) string {
 	return fmt.Sprintf(`{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"text":"?"}]%s}`, id, more)
 }
 
-// The end of a task is told when it comes, by what the relay pushes: this door looks again only
+// The end of a task is told when it comes, by what the relay pushes: this gateway looks again only
 // after an hour.
 func TestTheEndOfATaskIsPushed(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestTheEndOfATaskIsPushed(t *testing.T) {
 	}
 }
 
-// In a context with more messages than a door reads, a task is found to its end, wherever its
+// In a context with more messages than a gateway reads, a task is found to its end, wherever its
 // messages are: near the first one, near the last one, or in between.
 func TestTasksOfALongContext(t *testing.T) {
 	t.Parallel()
@@ -240,7 +240,7 @@ func TestARelayThatIsSilentIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(New(Config{Client: c, Own: door, Offer: []relay.Address{mecha}, Patience: 50 * time.Millisecond}))
+	server := httptest.NewServer(New(Config{Client: c, Own: door, Offer: []relay.Address{mecha}, Timeout: 50 * time.Millisecond}))
 	defer server.Close()
 	t.Run("calls", func(t *testing.T) {
 		for method, params := range map[string]string{"SendMessage": question("m1", "}"), "GetTask": `{"id":"msg_0t4242ec000352q1vw2brbk6er"}`} {

@@ -1,10 +1,10 @@
-// Package a2a is a relay's door for clients of the Agent2Agent protocol (A2A), version 1.0,
+// Package a2a is a gateway to a relay for clients of the Agent2Agent protocol (A2A), version 1.0,
 // in its JSON-RPC binding: a client reaches a Mecha by it, also one that is away.
 //
-// The door is a Mecha of its own. What a client sends becomes a message from it, and a task
+// The gateway is a Mecha of its own. What a client sends becomes a message from it, and a task
 // is that message: its id is the message id, its context is the conversation, and its state
 // follows from the acknowledgements and answers. So a task is read from the relay each time,
-// and the door itself keeps nothing: another process goes on where one was killed.
+// and the gateway itself keeps nothing: another process goes on where one was killed.
 //
 // thread.go says what messages mean as a task, parts.go how parts travel; methods.go has the
 // methods. The tests hold every result against the data model of the specification.
@@ -20,22 +20,22 @@ import (
 	"relay/http/client"
 )
 
-// Config says who the door is, and for whom it opens.
+// Config says who the gateway is, and for whom it opens.
 type Config struct {
-	Client *client.Client // of the door's own Mecha
+	Client *client.Client // of the gateway's own Mecha
 	Own    relay.Address  // of that Mecha
 	// Offer are the Mechas that clients reach. Empty: those that the directory shows to Own.
 	Offer []relay.Address
-	// URL is where clients reach the door, without a slash at the end. The cards have it.
+	// URL is where clients reach the gateway, without a slash at the end. The cards have it.
 	URL string
 	// Token must be shown by clients, as a Bearer token. Empty: none is needed.
 	Token string
-	// Local says that only this machine reaches the door. Requests must then name it as
+	// Local says that only this machine reaches the gateway. Requests must then name it as
 	// localhost, by a loopback address or as the host of URL, so that no page on the web can
 	// reach it by a name of its own.
 	Local bool
 	// Patience is how long a request is tried again if the relay is away or overloaded.
-	Patience time.Duration
+	Timeout time.Duration
 	// Wait is how long SendMessage waits for the end of a task, at most.
 	Wait time.Duration
 	// LookAgain is after how long a request that waits for a task looks at it again although
@@ -47,9 +47,9 @@ type Config struct {
 	Report func(client.Event)
 }
 
-// Door answers the requests of A2A clients. Run must be running meanwhile. Its methods may
+// Gateway answers the requests of A2A clients. Run must be running meanwhile. Its methods may
 // be called concurrently.
-type Door struct {
+type Gateway struct {
 	Config
 	token   [32]byte      // SHA-256
 	places  chan struct{} // holds one value for each request that is answered
@@ -62,20 +62,20 @@ type Door struct {
 
 const lookAgain = 5 * time.Second
 
-// mostRequests that are answered at once; most of them wait for the end of a task.
-const mostRequests = 256
+// maxRequests that are answered at once; most of them wait for the end of a task.
+const maxRequests = 256
 
-// New makes a door.
-func New(c Config) *Door {
+// New makes a gateway.
+func New(c Config) *Gateway {
 	c.LookAgain = cmp.Or(c.LookAgain, lookAgain)
-	d := &Door{Config: c, token: digest(c.Token), places: make(chan struct{}, mostRequests), near: nearMessages}
+	d := &Gateway{Config: c, token: digest(c.Token), places: make(chan struct{}, maxRequests), near: nearMessages}
 	d.life, d.end = context.WithCancel(context.Background())
 	return d
 }
 
 // Run receives what Mechas answer, until ctx ends; then it returns nil. Requests that wait
 // are then answered at once. The error is that of client.Listen, as when the key is revoked.
-func (d *Door) Run(ctx context.Context) error {
+func (d *Gateway) Run(ctx context.Context) error {
 	defer d.end()
 	ctx, stop := context.WithCancel(ctx)
 	var receipts sync.WaitGroup
@@ -85,12 +85,12 @@ func (d *Door) Run(ctx context.Context) error {
 	return d.Client.Listen(ctx, client.ListenOptions{Quick: true, MaxReplies: -1, Report: d.Report}, d.receive)
 }
 
-// receive takes a message for the door's own Mecha. Answers stay at the relay, where the
+// receive takes a message for the gateway's own Mecha. Answers stay at the relay, where the
 // tasks are read; to acknowledge them only empties the mailbox.
-func (d *Door) receive(ctx context.Context, m *client.Message) error {
+func (d *Gateway) receive(ctx context.Context, m *client.Message) error {
 	if m.InReplyTo == "" && m.CorrelationID == "" {
 		return m.Ack(ctx, "rejected",
-			string(d.Own)+" is a door for A2A clients: it takes answers to their messages, and no messages")
+			string(d.Own)+" is a gateway for A2A clients: it takes answers to their messages, and no messages")
 	}
 	d.bells.ring(m.ConversationID, m.InReplyTo)
 	return nil
@@ -100,14 +100,14 @@ const receiptsPause = 10 * time.Second // between attempts, at most
 
 // receiveReceipts notices acknowledgements at once, by a socket. Without one, a wait looks
 // again after Config.LookAgain.
-func (d *Door) receiveReceipts(ctx context.Context) {
+func (d *Gateway) receiveReceipts(ctx context.Context) {
 	for b := (client.Backoff{Most: receiptsPause}); ctx.Err() == nil; {
 		err := d.readReceipts(ctx, &b)
 		client.Sleep(ctx, b.Pause(err))
 	}
 }
 
-func (d *Door) readReceipts(ctx context.Context, b *client.Backoff) error {
+func (d *Gateway) readReceipts(ctx context.Context, b *client.Backoff) error {
 	socket, err := d.Client.Dial(ctx, d.Own, "sync_limit=0&events=receipts")
 	if err != nil {
 		return err

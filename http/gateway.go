@@ -16,29 +16,27 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-// A Door is a path beside the API, for programs that cannot sign. It admits a POST by a
-// Bearer key as authenticate does by signed headers, and charges it to the same shares. What
-// the request asks for is made of requests to the API, which are charged once more each.
-type Door struct {
+// A Gateway is a path in addition to the API, for programs that cannot sign. It admits a POST by a Bearer key
+// as authenticate does by signed headers, and charges it to the same shares. The handler serves the request by
+// requests to the API, each of which is charged again.
+type Gateway struct {
 	Path string
 	// Check refuses a body, by an error of package relay.
 	Check func(body []byte) error
-	// Make makes what answers one request of the Mecha own, which has shown key. The body
-	// has been read and checked. api is this server. When ServeHTTP has returned, nothing of
-	// the request may go on.
+	// Make returns the handler of one request of the Mecha own, which has shown key. The body has been read and
+	// checked. api is this server. When ServeHTTP has returned, nothing of the request may still run.
 	Make func(api http.Handler, own relay.Address, key string) http.Handler
 }
 
 const (
-	// doorCharge: a body of so many bytes costs about as much as a request, since it is
-	// read several times.
-	doorCharge = 16 << 10
-	// doorTime is more than any door takes for a request.
-	doorTime = 60 * time.Second
+	// gatewayCharge: a body of so many bytes costs about as much as a request, since it is read several times.
+	gatewayCharge = 16 << 10
+	// gatewayTime is longer than any gateway takes for a request.
+	gatewayTime = 60 * time.Second
 )
 
-// answerAt answers a POST at a door.
-func (s *Server) answerAt(d Door, w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+// answerAt answers a POST to a gateway.
+func (s *Server) answerAt(d Gateway, w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 	c, key, err := s.admitAt(d, w, r, p)
 	if err != nil {
 		if statusOf(err) == http.StatusUnauthorized {
@@ -48,7 +46,7 @@ func (s *Server) answerAt(d Door, w http.ResponseWriter, r *http.Request, p http
 		return
 	}
 	defer c.done(s)
-	ctx, cancel := context.WithTimeout(r.Context(), doorTime)
+	ctx, cancel := context.WithTimeout(r.Context(), gatewayTime)
 	defer cancel()
 	inner := r.WithContext(ctx)
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(c.body)), int64(len(c.body))
@@ -59,7 +57,7 @@ func (s *Server) answerAt(d Door, w http.ResponseWriter, r *http.Request, p http
 	}
 	c.release(s)
 	n := int64(whole.body.Len())
-	s.memory.force(c.key.Mecha.Number, n) // the door has bounded it, and it may tell of a write
+	s.memory.force(c.key.Mecha.Number, n) // the gateway has bounded it, and it may report a write
 	c.answerBytes = n
 	h := w.Header()
 	for _, name := range []string{"Content-Type", "Allow"} {
@@ -72,10 +70,10 @@ func (s *Server) answerAt(d Door, w http.ResponseWriter, r *http.Request, p http
 	w.Write(whole.body.Bytes()) // an error means that the client has gone
 }
 
-// admitAt establishes who sent a request to a door, and reads its body. After nil, c.done
-// must follow.
+// admitAt establishes who sent a request to a gateway, and reads its body. If it returns no error, the caller
+// must call c.done.
 func (s *Server) admitAt(
-	d Door, w http.ResponseWriter, r *http.Request, p httprouter.Params,
+	d Gateway, w http.ResponseWriter, r *http.Request, p httprouter.Params,
 ) (c *call, key string, err error) {
 	if err := s.refuseDraining(); err != nil {
 		return nil, "", err
@@ -94,7 +92,7 @@ func (s *Server) admitAt(
 }
 
 // verifyBearer is verify for a request whose key is a Bearer token (RFC 6750).
-func (s *Server) verifyBearer(d Door, c *call) (key string, err error) {
+func (s *Server) verifyBearer(d Gateway, c *call) (key string, err error) {
 	text, err := header(c.Request, "Authorization")
 	if err != nil {
 		return "", relay.Errorf(relay.MissingHeader,
@@ -114,13 +112,13 @@ func (s *Server) verifyBearer(d Door, c *call) (key string, err error) {
 	if err := s.readBody(c); err != nil {
 		return "", err
 	}
-	s.keys.charge(c.key.Number, len(c.body)/doorCharge, c.at)
+	s.keys.charge(c.key.Number, len(c.body)/gatewayCharge, c.at)
 	return key, d.Check(c.body)
 }
 
-// checkHost refuses the requests of web pages: one of an origin that is not allowed, and
-// one that a page sends to a name of its own, which it has had resolved to this machine (DNS
-// rebinding). Such a request comes to a loopback address, and its Host is none.
+// checkHost refuses the requests of web pages: one of an origin that is not allowed, and one that a page sends
+// to its own name after resolving that name to this machine (DNS rebinding). Such a request arrives at a
+// loopback address, but its Host is not a loopback name.
 func (s *Server) checkHost(r *http.Request) error {
 	for _, origin := range r.Header["Origin"] {
 		u, err := url.Parse(origin)
@@ -135,10 +133,10 @@ func (s *Server) checkHost(r *http.Request) error {
 		return nil
 	}
 	return relay.Errorf(relay.OriginNotAllowed,
-		"the Host of this request is none of this machine's own; ask 127.0.0.1 or localhost")
+		"the Host of this request does not name this machine; use 127.0.0.1 or localhost")
 }
 
-// wholeAnswer keeps an answer, which is then written like those of the API.
+// wholeAnswer buffers an answer, which is then written like an answer of the API.
 type wholeAnswer struct {
 	header http.Header
 	status int
