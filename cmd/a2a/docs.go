@@ -11,6 +11,6 @@ var documentation embed.FS
 
 func init() {
 	docs.Register(docs.Ring{Name: "a2a", Files: documentation, Pages: []docs.Page{
-		{Name: "a2a", Place: 32, Part: docs.Writing, About: "a gateway for A2A clients, also to Mechas that are away"},
+		{Name: "a2a", Place: 32, Part: docs.Writing, About: "a gateway for A2A clients, even to offline Mechas"},
 	}})
 }

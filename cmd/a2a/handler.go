@@ -194,7 +194,7 @@ func (d *Gateway) call(
 		"DeleteTaskPushNotificationConfig":
 		return nil, false, noPush()
 	case "GetExtendedAgentCard":
-		return nil, false, faultf(codeUnsupported, "UNSUPPORTED_OPERATION", "this gateway has no other card than the public one")
+		return nil, false, faultf(codeUnsupported, "UNSUPPORTED_OPERATION", "this gateway has only the public card")
 	default:
 		return nil, false, &fault{Code: codeMethod, Message: "there is no such method"}
 	}

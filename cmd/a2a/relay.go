@@ -179,7 +179,9 @@ func (d *Gateway) after(ctx context.Context, t *trace, mecha relay.Address) ([]*
 }
 
 // records reads the pages of a history, at most so many records. more: there are more.
-func (d *Gateway) records(ctx context.Context, path string, q url.Values, limit int) (all []*record, more bool, err error) {
+func (d *Gateway) records(
+	ctx context.Context, path string, q url.Values, limit int,
+) (all []*record, more bool, err error) {
 	cursor := "since_message_id"
 	if q.Get("order") == "desc" {
 		cursor = "before_message_id"

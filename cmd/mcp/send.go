@@ -178,7 +178,9 @@ func (d *server) addressReply(ctx context.Context, m *outgoing) error {
 // post sends the message, and asks with the same request again until the answer to it is
 // there or the time is over: such a request sends nothing, but the relay holds it. unknown:
 // the message may have been sent although there is an error.
-func (d *server) post(ctx context.Context, body []byte, header http.Header, wait int) (s sent, unknown bool, err error) {
+func (d *server) post(
+	ctx context.Context, body []byte, header http.Header, wait int,
+) (s sent, unknown bool, err error) {
 	end := time.Now().Add(time.Duration(wait) * time.Second)
 	giveUp := end.Add(d.timeout)
 	b := client.Backoff{Most: 2 * time.Second}
