@@ -146,7 +146,7 @@ func TestAClaimThatFailsLeavesItsMessages(t *testing.T) {
 	sent := mustSendNow(t, d, c, k)
 	claim := &relay.ClaimMessages{At: c.now(), Key: k.Number, Limit: 1, Lease: time.Hour}
 	done := make(chan error, 1)
-	j := engine.TaskOf(d.w.Table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
+	j := engine.WriteJobOf(d.w.Table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
 	j.Decide = func(x *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 		if got, err := d.Progress.DecideClaim(x, c); err != nil || len(got) != 1 {
 			t.Errorf("%d messages, %v", len(got), err)

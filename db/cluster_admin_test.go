@@ -136,7 +136,7 @@ func TestCommandsLearnThatTheServerStops(t *testing.T) {
 	revoked := make(chan error, 1)
 	go func() { revoked <- c.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}) }()
 	<-silent
-	replicated(a.w).Propose.Patience.Closing = time.Millisecond
+	replicated(a.w).Propose.Timeouts.Closing = time.Millisecond
 	a.stop()
 	a.want(relay.StoreFailed, <-revoked)
 	l.set(func() { l.silent = nil })

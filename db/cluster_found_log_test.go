@@ -33,18 +33,18 @@ func TestAFileIsACopyOfALogForAWhile(t *testing.T) {
 	a.DB = plain()
 	k := a.issue("bob^demo")
 	first := a.mustSend(k, 11)
-	if _, err := replication.FoundLog(a.options.Path, a.options.Schema, maria, ""); err == nil || !strings.Contains(err.Error(), "served by another process") {
+	if _, err := replication.CreateLog(a.options.Path, a.options.Schema, maria, ""); err == nil || !strings.Contains(err.Error(), "served by another process") {
 		t.Errorf("a served file: %v", err)
 	}
 	a.stop()
 	if err := replication.LeaveLog(a.options.Path, a.options.Schema, maria, ""); err == nil || !strings.Contains(err.Error(), "belongs to no cluster") {
 		t.Errorf("a plain file: %v", err)
 	}
-	id, err := replication.FoundLog(a.options.Path, a.options.Schema, maria, "three nodes")
+	id, err := replication.CreateLog(a.options.Path, a.options.Schema, maria, "three nodes")
 	if err != nil || id == (file.LogID{}) {
 		t.Fatal(id, err)
 	}
-	if _, err := replication.FoundLog(a.options.Path, a.options.Schema, maria, ""); err == nil || !strings.Contains(err.Error(), "to a cluster already") {
+	if _, err := replication.CreateLog(a.options.Path, a.options.Schema, maria, ""); err == nil || !strings.Contains(err.Error(), "to a cluster already") {
 		t.Errorf("twice: %v", err)
 	}
 	o := a.options
@@ -88,14 +88,14 @@ func TestAFileIsACopyOfALogForAWhile(t *testing.T) {
 	if n := a.count("audit WHERE what IN ('cluster_founded', 'cluster_left') AND user = 'maria'"); n != 2 {
 		t.Errorf("%d acts are in the audit log", n)
 	}
-	if _, err := replication.RefoundLog(a.options.Path, a.options.Schema, maria, ""); !errors.Is(err, replication.ErrPlain) {
+	if _, err := replication.RecreateLog(a.options.Path, a.options.Schema, maria, ""); !errors.Is(err, replication.ErrPlain) {
 		t.Errorf("founding anew on a plain file: %v", err)
 	}
-	again, err := replication.FoundLog(a.options.Path, a.options.Schema, maria, "")
+	again, err := replication.CreateLog(a.options.Path, a.options.Schema, maria, "")
 	if err != nil || again == id {
 		t.Errorf("another log: %x, %v", again, err)
 	}
-	if third, err := replication.RefoundLog(a.options.Path, a.options.Schema, maria, ""); err != nil || third == again || third == id {
+	if third, err := replication.RecreateLog(a.options.Path, a.options.Schema, maria, ""); err != nil || third == again || third == id {
 		t.Errorf("a third log: %x, %v", third, err)
 	}
 	if _, said, r := checked(t, a.options.Path); r.Faults > 0 {
@@ -108,13 +108,13 @@ func TestALogIsFoundedOnANewFile(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{}, nil)
-	if _, err := replication.FoundLog(a.options.Path, a.options.Schema, relay.Actor{}, ""); err != nil {
+	if _, err := replication.CreateLog(a.options.Path, a.options.Schema, relay.Actor{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	a.start()
 	a.issue("bob^demo")
 	wantEnd(a)
-	if _, err := replication.FoundLog(filepath.Join(scratch.Memory(t), "no", "folder.db"), a.options.Schema, relay.Actor{}, ""); err == nil {
+	if _, err := replication.CreateLog(filepath.Join(scratch.Memory(t), "no", "folder.db"), a.options.Schema, relay.Actor{}, ""); err == nil {
 		t.Error("a file was made in a folder that does not exist")
 	}
 }

@@ -92,10 +92,10 @@ func TestReplicasReadWhatAnotherHasWritten(t *testing.T) {
 func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) (err error) {
 	at, _ := d.w.IDs.MessagePosition(s.ID)
 	for range 20 {
-		last, _ := replicated(d.w).Replica.Reach.Look()
+		last, _ := replicated(d.w).Replica.AppliedTo.Look()
 		began := time.Now()
 		err = read(d, s)
-		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < engine.LongestLag {
+		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < engine.MaxLag {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	a := newNode(t, l, "a", Options{}, func(d *DB) { replicated(d.w).Follow.Most = 1 }).found()
-	b := newNode(t, l, "b", Options{}, func(d *DB) { replicated(d.w).Follow.Most = 500 }).copyOf(a)
+	a := newNode(t, l, "a", Options{}, func(d *DB) { replicated(d.w).Follow.MaxBatch = 1 }).found()
+	b := newNode(t, l, "b", Options{}, func(d *DB) { replicated(d.w).Follow.MaxBatch = 500 }).copyOf(a)
 	if p := a.Place(); p.Applied != 0 || p.Log != b.Place().Log {
 		t.Errorf("at first: %+v, %+v", p, b.Place())
 	}
@@ -67,12 +67,12 @@ func TestReplicasProposeNothingWhileTheyAreCutOff(t *testing.T) {
 	fresh.Store(true)
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{Gate: gate{fresh: fresh.Load}}, func(d *DB) {
-		replicated(d.w).Propose.Patience.Look = time.Millisecond
+		replicated(d.w).Propose.Timeouts.Poll = time.Millisecond
 	}).found()
 	k := a.issue("bob^demo")
 	fresh.Store(false)
 	before := l.length()
-	queued := &replicated(a.w).Propose.Patience.Queued // only the goroutine that sends reads it
+	queued := &replicated(a.w).Propose.Timeouts.Queued // only the goroutine that sends reads it
 	usual := *queued
 	*queued = 50 * time.Millisecond
 	_, err := a.Send(a.message(k, 0))

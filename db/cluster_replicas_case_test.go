@@ -171,8 +171,8 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a := newNode(t, l, "a", Options{}, nil).found()
 	k := a.issue("bob^demo")
 	a.stop()
-	patience := replication.Patience{Queued: time.Hour, Flight: 100 * time.Millisecond, Again: time.Millisecond, Most: time.Millisecond, Look: time.Millisecond, Closing: time.Millisecond}
-	a.prepare = func(d *DB) { replicated(d.w).Propose.Patience = patience }
+	patience := replication.Timeouts{Queued: time.Hour, Inflight: 100 * time.Millisecond, Retry: time.Millisecond, MaxRetry: time.Millisecond, Poll: time.Millisecond, Closing: time.Millisecond}
+	a.prepare = func(d *DB) { replicated(d.w).Propose.Timeouts = patience }
 	a.start()
 	silent := make(chan struct{}, 1)
 	l.set(func() { l.silent = silent })
@@ -180,14 +180,14 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a.want(relay.StoreFailed, err)
 	a.wantSentence("the log did not say in time", err)
 	a.stop()
-	patience.Flight = time.Hour // from now on, the end of the store comes first
+	patience.Inflight = time.Hour // from now on, the end of the store comes first
 	a.start()
 	under := make(chan struct{}, 1)
 	l.set(func() { l.silent = under })
 	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[0] <- err })
 	<-under // it is under way, so the next one waits
-	replicated(a.w).Propose.Patience.Queued = 20 * time.Millisecond
+	replicated(a.w).Propose.Timeouts.Queued = 20 * time.Millisecond
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[1] <- err })
 	a.want(relay.Overloaded, <-outcomes[1])
 	a.stop()
@@ -241,11 +241,11 @@ func TestReplicasRefuseWhatNoEntryHolds(t *testing.T) {
 	_, a, b := pair(t)
 	k := a.issue("bob^demo")
 	m := a.message(k, 1)
-	m.Payload = []byte(`{"a":"` + strings.Repeat("x", replication.MostForm) + `"}`)
+	m.Payload = []byte(`{"a":"` + strings.Repeat("x", replication.MaxForm) + `"}`)
 	_, err := a.Send(m)
 	a.want(relay.PayloadTooLarge, err)
 	m = a.message(k, 3)
-	m.Payload = []byte(`{"a":"` + strings.Repeat("x", replication.MostForm-1000) + `"}`)
+	m.Payload = []byte(`{"a":"` + strings.Repeat("x", replication.MaxForm-1000) + `"}`)
 	if err := m.Validate(); err != nil {
 		t.Fatal(err)
 	}

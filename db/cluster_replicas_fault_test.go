@@ -129,14 +129,14 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	k, other := a.issue("bob^demo"), a.issue("eve^demo")
 	b.stop()
 	b.prepare = func(d *DB) {
-		replicated(d.w).Propose.Patience.Queued, replicated(d.w).Propose.Patience.Flight = time.Hour, time.Hour
+		replicated(d.w).Propose.Timeouts.Queued, replicated(d.w).Propose.Timeouts.Inflight = time.Hour, time.Hour
 	}
 	b.start()
 	b.catchUp()
 	b.log.cut.Lock()
 	before, sent := l.length(), make(chan error, 2*engine.MaxQueue)
 	done := func(_ relay.Sent, err error) { sent <- err }
-	for i := range uint64(replication.MostFlights) {
+	for i := range uint64(replication.MaxInflight) {
 		b.SendThen(b.message(k, 0), done)
 		l.waitForLength(before+1+i, nil)
 	}
@@ -149,15 +149,15 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 	_, err := b.Send(b.message(k, 0))
 	b.want(relay.RateLimited, err)
 	b.SendThen(b.message(other, 0), done)
-	l.wantLength(t, before+replication.MostFlights)
+	l.wantLength(t, before+replication.MaxInflight)
 	b.log.cut.Unlock()
 	outcomes := map[relay.Code]int{}
-	for range replication.MostFlights + engine.MaxQueue/2 + 1 {
+	for range replication.MaxInflight + engine.MaxQueue/2 + 1 {
 		outcomes[relay.ErrorCode(<-sent)]++
 	}
-	if outcomes[relay.NonceReused] != engine.MaxQueue/2 || outcomes[""] != replication.MostFlights+1 {
+	if outcomes[relay.NonceReused] != engine.MaxQueue/2 || outcomes[""] != replication.MaxInflight+1 {
 		t.Errorf("once the entries come, the outcomes are %v", outcomes)
 	}
 	wantEnd(a, b)
-	wantMessages(b, replication.MostFlights+1)
+	wantMessages(b, replication.MaxInflight+1)
 }

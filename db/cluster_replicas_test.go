@@ -29,10 +29,10 @@ func TestReplicas(t *testing.T) {
 	c := cluster{T: t, log: l,
 		a: newNode(t, l, "a", withLearning(Options{MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}}, 2*time.Hour), nil),
 		b: newNode(t, l, "b", withLearning(Options{MaxPending: 20, MaxAttempts: 2, MaxBroadcast: 3, Now: func() time.Time { return time.Now().Add(-time.Hour) }}, time.Hour),
-			func(d *DB) { replicated(d.w).Follow.Most = 1 }),
+			func(d *DB) { replicated(d.w).Follow.MaxBatch = 1 }),
 		// This one only follows. By its own clock, settings and disk, it would refuse nearly everything.
 		c: newNode(t, l, "c", Options{MaxPending: 1, ConversationLimit: 1, MinFreeDisk: math.MaxInt64, Now: func() time.Time { return time.Now().Add(25 * time.Hour) }},
-			func(d *DB) { replicated(d.w).Follow.Most = 37 }),
+			func(d *DB) { replicated(d.w).Follow.MaxBatch = 37 }),
 	}
 	c.a.found()
 	c.a.issue("first^crew0")
@@ -142,7 +142,7 @@ func (n *node) rareWrites() {
 	all := []relay.Write{
 		&relay.NoteOverdue{At: now}, &relay.EndAttempts{At: now}, &relay.ExpireMessage{At: now, ID: sent.ID},
 		&relay.RevokeKey{At: now, ID: k.ID}, &relay.ExpireDue{At: now},
-		&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 20}, &relay.PruneUnused{At: now, EmptySince: now, Most: 20},
+		&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Limit: 20}, &relay.PruneUnused{At: now, EmptySince: now, Limit: 20},
 	}
 	if lessonsTeach != nil {
 		all = append(all, lessonsTeach(now, "rare^crew2")...)

@@ -105,7 +105,7 @@ func kindsOfAll(l *testLog, from replication.Origin) map[string]int {
 // poke calls f on the writer's goroutine, after a transaction.
 func (n *node) poke(f func()) {
 	done := make(chan struct{})
-	n.w.Enqueue(&engine.ChoreJob{Chore: poke{}, Done: func(error) {
+	n.w.Enqueue(&engine.LocalJob{LocalWrite: poke{}, Done: func(error) {
 		f()
 		close(done)
 	}}, 0)

@@ -284,8 +284,8 @@ func (n *node) start() {
 
 func (n *node) tryToStart() (err error) {
 	d, err := open(n.options, func(d *DB) {
-		replicated(d.w).Propose.Patience.Again, replicated(d.w).Follow.Again = time.Millisecond, time.Millisecond
-		replicated(d.w).Propose.Patience.Queued, replicated(d.w).Propose.Patience.Flight, replicated(d.w).Propose.Patience.Closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
+		replicated(d.w).Propose.Timeouts.Retry, replicated(d.w).Follow.Again = time.Millisecond, time.Millisecond
+		replicated(d.w).Propose.Timeouts.Queued, replicated(d.w).Propose.Timeouts.Inflight, replicated(d.w).Propose.Timeouts.Closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
 		d.w.Add(arrivals{n: n})
 		if n.prepare != nil {
 			n.prepare(d)
@@ -311,7 +311,7 @@ type arrivals struct {
 	n *node
 }
 
-func (a arrivals) Arrived(t *engine.Tx) {
+func (a arrivals) AfterCommit(t *engine.Tx) {
 	a.n.mu.Lock()
 	defer a.n.mu.Unlock()
 	a.n.applied = replicated(t.Store).Replica.File.Applied

@@ -74,7 +74,7 @@ func TestARetryToACrewAfterSomeWereRemoved(t *testing.T) {
 		m.Idempotency = s.IdempotencyKey(sender.Mecha.Number, "once", m.Payload)
 	}
 	first := s.mustSend(sender.Key, "*^crew", `{}`, keyed)
-	pruned, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(time.Hour), Before: relay.MaxPosition, Most: 100})
+	pruned, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(time.Hour), Before: relay.MaxPosition, Limit: 100})
 	if p, ok := pruned.(relay.Pruned); err != nil || !ok || p.Messages != 4 || p.Kept != 1 {
 		t.Fatalf("%+v, %v", pruned, err)
 	}

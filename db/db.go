@@ -147,7 +147,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	}
 	d := &DB{opts: o, w: engine.New(engine.Options{Schema: o.Schema, Serve: o.Serve, MinFreeDisk: o.MinFreeDisk,
 		LockWait: o.LockWait, By: o.By, Now: o.Now, Logger: o.Logger, Fatal: o.Fatal, Gate: o.Gate}, path,
-		names.New(mailbox.NewLateMessages()))}
+		names.New(mailbox.NewTailMessages()))}
 	nouns, rooms := newRooms(d.w, &o)
 	d.nouns = nouns
 	d.w.Has(rooms, newTable(rooms))
@@ -234,7 +234,7 @@ func (d *DB) connect() (role sqlite.Role, err error) {
 	d.w.C, err = file.OpenCurrent(d.w.Path, d.w.Opts.Schema)
 	if d.w.Opts.Serve && sqlite.IsDiskFull(err) {
 		d.w.C, err = file.OpenFull(d.w.Path)
-		d.w.Cramped = err == nil
+		d.w.StartedFull = err == nil
 		return sqlite.Unindexed, err
 	}
 	return sqlite.Reading, err
@@ -253,10 +253,10 @@ func (d *DB) run(prepare func(*DB)) error {
 	d.w.StartHelpers = d.startHelpers
 	if d.server != nil {
 		// the server has them
-	} else if d.w.Cramped {
+	} else if d.w.StartedFull {
 		d.w.Opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room",
 			"db", d.w.Path)
-		d.w.Disk.Cramped.Store(true)
+		d.w.Disk.StartedFull.Store(true)
 	} else if err := d.startHelpers(); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type doom struct {
 
 func (d *doom) Apply(*engine.Tx) error { d.sealed = true; return nil }
 func (d *doom) Size() int              { return 0 }
-func (d *doom) Board(*engine.Tx) error {
+func (d *doom) BeforeCommit(*engine.Tx) error {
 	if !d.sealed {
 		return nil
 	}

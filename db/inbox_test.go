@@ -40,8 +40,8 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 	}
 	count()
 	for _, w := range []relay.Write{
-		&relay.PruneMessages{At: c.now(), Before: relay.PositionAt(c.now().Add(-time.Hour)), Most: 10},
-		&relay.PruneUnused{At: c.now(), EmptySince: c.now(), Most: 10},
+		&relay.PruneMessages{At: c.now(), Before: relay.PositionAt(c.now().Add(-time.Hour)), Limit: 10},
+		&relay.PruneUnused{At: c.now(), EmptySince: c.now(), Limit: 10},
 	} {
 		if _, err := d.Apply(w); err != nil {
 			t.Fatal(err)

@@ -33,10 +33,10 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
-		mailbox.SegmentLength, names.WordSegment, names.LeastRows, mailbox.ScanRatio = 5, 7, 2, 1
+		mailbox.SegmentLength, names.WordSegment, names.MinRows, mailbox.ScanRatio = 5, 7, 2, 1
 		messages.PieceRows, mailbox.InboxRows = 3, 3
 		names.CacheBytes = 2 << 10
-		mailbox.UnlistAtOnce, mailbox.UnlistPiece = 6, 2
+		mailbox.CleanAtOnce, mailbox.CleanPiece = 6, 2
 	}
 	// Parallel tests wait for the disk, so more of them than there are cores may run.
 	given := false
@@ -240,21 +240,21 @@ func outcomeOf(j engine.Job, err error) string {
 		return "refused: " + string(relay.ErrorCode(err))
 	}
 	switch j := j.(type) {
-	case *engine.Task[*relay.SendMessage, relay.Sent]:
+	case *engine.WriteJob[*relay.SendMessage, relay.Sent]:
 		return fmt.Sprintf("%+v", j.Outcome)
-	case *engine.Task[*relay.Acknowledge, relay.AckOutcome]:
+	case *engine.WriteJob[*relay.Acknowledge, relay.AckOutcome]:
 		return fmt.Sprintf("%+v", j.Outcome)
-	case *engine.Task[*relay.MarkDelivered, relay.DeliveredOutcome]:
+	case *engine.WriteJob[*relay.MarkDelivered, relay.DeliveredOutcome]:
 		return fmt.Sprintf("%+v", j.Outcome)
-	case *engine.Task[*relay.IssueKey, *relay.Key]:
+	case *engine.WriteJob[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.Outcome)
-	case *engine.Task[*relay.Act, any]:
+	case *engine.WriteJob[*relay.Act, any]:
 		return printed(j.Outcome)
-	case *engine.Task[*relay.ClaimMessages, []relay.ClaimedMessage]:
+	case *engine.WriteJob[*relay.ClaimMessages, []relay.ClaimedMessage]:
 		return printed(j.Outcome)
-	case *engine.Task[*relay.PruneMessages, relay.Pruned]:
+	case *engine.WriteJob[*relay.PruneMessages, relay.Pruned]:
 		return fmt.Sprintf("%+v", j.Outcome)
-	case *engine.Task[*relay.PruneUnused, relay.PrunedUnused]:
+	case *engine.WriteJob[*relay.PruneUnused, relay.PrunedUnused]:
 		return fmt.Sprintf("%+v", j.Outcome)
 	}
 	return "done"

@@ -50,7 +50,7 @@ type arrival struct {
 	look func()
 }
 
-func (a arrival) Arrived(*engine.Tx) { a.look() }
+func (a arrival) AfterCommit(*engine.Tx) { a.look() }
 
 // A read that sees a commit before the writer has noted it finds the new messages.
 func TestAReadBetweenACommitAndItsNote(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			next := message(k, "a^b", `{}`)
 			next.Conversation = first.Conversation
 			d.SendThen(next, func(_ relay.Sent, err error) { ended <- err })
-			prune := &relay.PruneMessages{At: time.Now().Add(time.Hour), After: p - 1, Before: p + 1, Most: 1}
+			prune := &relay.PruneMessages{At: time.Now().Add(time.Hour), After: p - 1, Before: p + 1, Limit: 1}
 			engine.Then(d.w, prune, func(out relay.Pruned, err error) {
 				if out.Messages != 1 {
 					t.Errorf("%d messages were removed", out.Messages)

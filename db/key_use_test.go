@@ -32,7 +32,7 @@ func TestTheUseOfARemovedKeyIsNotStored(t *testing.T) {
 	if _, err := d.Key(t.Context(), issued.Text); relay.ErrorCode(err) != relay.KeyRevoked {
 		t.Fatal(err)
 	}
-	if _, err := d.Apply(&relay.PruneUnused{At: c.now(), EmptySince: c.now(), Most: 10}); err != nil {
+	if _, err := d.Apply(&relay.PruneUnused{At: c.now(), EmptySince: c.now(), Limit: 10}); err != nil {
 		t.Fatal(err)
 	}
 	if n := scalar(t, d, "SELECT count(*) FROM mecha_key"); n != 1 {

@@ -157,8 +157,8 @@ func TestARemovedLabelLeavesTheIndex(t *testing.T) {
 		s.mustSend(alice.Key, "alice^x", `{}`, in("label-last"))
 		for range 2 { // a conversation that was left ends later
 			for _, w := range []relay.Write{
-				&relay.PruneMessages{At: now(), Before: relay.PositionAt(now().Add(-time.Hour)), Most: 100},
-				&relay.PruneUnused{At: now(), EmptySince: now(), Most: 100},
+				&relay.PruneMessages{At: now(), Before: relay.PositionAt(now().Add(-time.Hour)), Limit: 100},
+				&relay.PruneUnused{At: now(), EmptySince: now(), Limit: 100},
 			} {
 				if _, err := s.Apply(w); err != nil {
 					t.Fatal(err)

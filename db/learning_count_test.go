@@ -70,27 +70,27 @@ func TestHowManyAreCountedTogetherDoesNotMatter(t *testing.T) {
 			}
 		}
 	}
-	want, wantExchanges := play(func(s *taught, ended int) { counting(s, &relay.CountExchanges{Most: 1}) })
+	want, wantExchanges := play(func(s *taught, ended int) { counting(s, &relay.CountExchanges{Limit: 1}) })
 	if len(want[0]) < 100 {
 		t.Fatalf("only %d words are known", len(want[0]))
 	}
 	for name, count := range map[string]func(*taught, int){
 		"some at a time": func(s *taught, ended int) {
 			for i := 0; ended == 120 && i < 20; i++ {
-				counting(s, &relay.CountExchanges{Most: 7})
+				counting(s, &relay.CountExchanges{Limit: 7})
 			}
 		},
 		"all at once": func(s *taught, ended int) {
 			if ended == 120 {
-				counting(s, &relay.CountExchanges{Most: 1000})
+				counting(s, &relay.CountExchanges{Limit: 1000})
 			}
 		},
 		"in rounds, between which and in which others end": func(s *taught, ended int) {
 			if ended%10 == 0 || ended > 110 {
-				counting(s, &relay.CountExchanges{Most: 12})
+				counting(s, &relay.CountExchanges{Limit: 12})
 			}
 			for i := 0; ended == 120 && i < 20; i++ {
-				counting(s, &relay.CountExchanges{Most: 12})
+				counting(s, &relay.CountExchanges{Limit: 12})
 			}
 		},
 	} {
@@ -167,7 +167,7 @@ func (s *taught) asked(n int, to relay.Address) {
 // countSome continues a round, or begins one.
 func (s *taught) countSome(most int) {
 	s.t.Helper()
-	if _, err := s.Apply(&relay.CountExchanges{At: s.now(), HalfLife: relay.DefaultHalfLife, Most: most}); err != nil {
+	if _, err := s.Apply(&relay.CountExchanges{At: s.now(), HalfLife: relay.DefaultHalfLife, Limit: most}); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func init() {
 	Learns = func(o *Options, halfLife time.Duration) { o.Lessons = learning.With(halfLife) }
 	lessonsTeach = func(at time.Time, of relay.Address) []relay.Write {
-		return []relay.Write{&relay.ForgetLearned{At: at, Address: of}, &relay.CountExchanges{At: at, HalfLife: time.Hour, Most: 5}}
+		return []relay.Write{&relay.ForgetLearned{At: at, Address: of}, &relay.CountExchanges{At: at, HalfLife: time.Hour, Limit: 5}}
 	}
 	forgetLearned = func(d *DB, at time.Time, of relay.Address) error {
 		return LearningOf(d).ForgetLearned(&relay.ForgetLearned{At: at, Address: of})

@@ -17,7 +17,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	for _, a := range []relay.Address{"alice^demo", "carol^travel", "dave^travel", "erin^travel", "frank^travel"} {
 		ids = append(ids, mustIssue(t, d, a).Mecha.Number)
 	}
-	count := engine.TaskOf(d.w.Table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Most: 1}, func(bool, error) {})
+	count := engine.WriteJobOf(d.w.Table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Limit: 1}, func(bool, error) {})
 	err := d.wait(chored(func(t2 *engine.Tx) error {
 		for _, id := range ids[1:] {
 			a := relay.Acknowledge{At: time.Now(), Status: relay.Completed, Learns: true}

@@ -56,7 +56,7 @@ func (s *taught) end(by relay.Address, id relay.MessageID, status string) {
 		s.t.Fatal(err)
 	}
 	// The clock stands still, so that the store does not do this by itself.
-	if _, err := s.Apply(&relay.CountExchanges{At: s.now(), HalfLife: relay.DefaultHalfLife, Most: 10}); err != nil {
+	if _, err := s.Apply(&relay.CountExchanges{At: s.now(), HalfLife: relay.DefaultHalfLife, Limit: 10}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -284,10 +284,10 @@ func TestWhatWasLearnedGoesWithTheMessages(t *testing.T) {
 	prune := func() {
 		t.Helper()
 		at := s.now()
-		if _, err := s.Apply(&relay.PruneMessages{At: at, Before: relay.PositionAt(at.Add(-time.Hour)), Most: 100}); err != nil {
+		if _, err := s.Apply(&relay.PruneMessages{At: at, Before: relay.PositionAt(at.Add(-time.Hour)), Limit: 100}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Apply(&relay.PruneUnused{At: at, EmptySince: at.Add(-time.Hour), Most: 100}); err != nil {
+		if _, err := s.Apply(&relay.PruneUnused{At: at, EmptySince: at.Add(-time.Hour), Limit: 100}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -37,7 +37,7 @@ func (d *DB) openLog() error {
 	}
 	switch {
 	case d.server != nil:
-		d.server.follows, w.HandOver = follows, d.server.take
+		d.server.follows, w.Forward = follows, d.server.take
 		return nil
 	case d.opts.Log != nil:
 		w.Log, err = d.opts.Log.Follow(w, engine.Hooks{Settle: d.Retention.End, Unlisten: func() { d.admin.Close() }})

@@ -30,7 +30,7 @@ func TestAConversationInUseBecomesDormantAndWakes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				out, err := s.Apply(&relay.PruneMessages{At: later(), After: p - 1, Before: p + 1, Most: 1})
+				out, err := s.Apply(&relay.PruneMessages{At: later(), After: p - 1, Before: p + 1, Limit: 1})
 				if err != nil || out.(relay.Pruned).Messages != 1 {
 					t.Fatalf("removal %d: %+v, %v", i, out, err)
 				}

@@ -96,11 +96,11 @@ func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
 		})
 		last = sent.ID
 	}
-	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 2})
+	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Limit: 2})
 	if err != nil || out.(relay.Pruned).Messages != 2 {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	c.pass(2 * mailbox.UnlistAfter)
+	c.pass(2 * mailbox.CleanAfter)
 	mustReach(t, d, "rows that wait to be deleted", "SELECT count(*) FROM unlisted", 0)
 	path := d.w.Path
 	if err := d.Close(); err != nil { // indexes the others
@@ -126,7 +126,7 @@ func TestThePartiesOfAWokenConversationStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 2}); err != nil {
+	if _, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := send(alice, carol, first.Conversation); err != nil { // wakes it without bob

@@ -37,10 +37,10 @@ var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "me
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
-	attempt := d.w.Transact
-	d.w.Transact = func(ops []engine.Op) error {
-		err := attempt(ops)
-		for _, o := range ops {
+	commit := d.w.Transact
+	d.w.Transact = func(jobs []engine.QueuedJob) error {
+		err := commit(jobs)
+		for _, o := range jobs {
 			w := o.Job.Shared()
 			if w == nil || err != nil {
 				continue

@@ -215,7 +215,7 @@ func TestAClockThatJumpsRemovesNothingAtFirst(t *testing.T) {
 			jump(365 * 24 * time.Hour)
 			c.pass(time.Hour)
 			log.await(t, "the clock is ahead of what the store has seen")
-			c.pass(retention.LongestDoubt - 2*time.Hour)
+			c.pass(retention.MaxDoubt - 2*time.Hour)
 			mustRun(t, d)
 			if n := count(); n != 5 {
 				t.Fatalf("%d messages are left", n)
@@ -252,7 +252,7 @@ func TestNoncesOutliveTheirMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.pass(time.Minute)
-	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 10})
+	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Limit: 10})
 	if err != nil || out.(relay.Pruned).Messages != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -390,12 +390,12 @@ func (p *player) ahead() time.Duration {
 
 // prune removes some messages, and what removed ones have left.
 func (p *player) prune(now time.Time) error {
-	_, err := p.d.Apply(&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 1 + p.random.IntN(20)})
+	_, err := p.d.Apply(&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Limit: 1 + p.random.IntN(20)})
 	if err == nil && p.random.IntN(2) == 0 {
-		_, err = p.d.Apply(&relay.PruneMessages{At: now, ExpiredBefore: now, Most: 5})
+		_, err = p.d.Apply(&relay.PruneMessages{At: now, ExpiredBefore: now, Limit: 5})
 	}
 	if err == nil {
-		_, err = p.d.Apply(&relay.PruneUnused{At: now, EmptySince: now.Add(-time.Duration(p.random.IntN(1000)) * time.Millisecond), Most: 1 + p.random.IntN(50)})
+		_, err = p.d.Apply(&relay.PruneUnused{At: now, EmptySince: now.Add(-time.Duration(p.random.IntN(1000)) * time.Millisecond), Limit: 1 + p.random.IntN(50)})
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (s store) mustPrune(before relay.MessageID, most int) relay.Pruned {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	out, err := s.Apply(&relay.PruneMessages{At: later(), Before: p, Most: most})
+	out, err := s.Apply(&relay.PruneMessages{At: later(), Before: p, Limit: most})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func (s store) mustPrune(before relay.MessageID, most int) relay.Pruned {
 func (s store) mustPruneAll(at time.Time) {
 	s.t.Helper()
 	for after := relay.Position(0); ; {
-		out, err := s.Apply(&relay.PruneMessages{At: at, After: after, Before: relay.MaxPosition, Most: 50})
+		out, err := s.Apply(&relay.PruneMessages{At: at, After: after, Before: relay.MaxPosition, Limit: 50})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func (s store) mustPruneAll(at time.Time) {
 
 func (s store) mustPruneUnused(at time.Time) {
 	s.t.Helper()
-	for w := (&relay.PruneUnused{At: at, EmptySince: at, Most: 7}); ; {
+	for w := (&relay.PruneUnused{At: at, EmptySince: at, Limit: 7}); ; {
 		out, err := s.Apply(w)
 		if err != nil {
 			s.t.Fatal(err)
@@ -58,7 +58,7 @@ func (s store) mustPruneUnused(at time.Time) {
 		if !next.More {
 			return
 		}
-		w = &relay.PruneUnused{At: at, EmptySince: at, Most: 7, Words: next.Words, Keys: next.Keys, Mechas: next.Mechas}
+		w = &relay.PruneUnused{At: at, EmptySince: at, Limit: 7, Words: next.Words, Keys: next.Keys, Mechas: next.Mechas}
 	}
 }
 
@@ -96,7 +96,7 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(23 * time.Hour), Before: p, Most: most})
+		out, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(23 * time.Hour), Before: p, Limit: most})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestAConversationOutlivesItsMessages(t *testing.T) {
 func (s store) mustPruneAllMessages() {
 	s.t.Helper()
 	for {
-		out, err := s.Apply(&relay.PruneMessages{At: later(), Before: relay.MaxPosition, Most: 100})
+		out, err := s.Apply(&relay.PruneMessages{At: later(), Before: relay.MaxPosition, Limit: 100})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestAnIdempotencyKeyKeepsItsMessage(t *testing.T) {
 				t.Errorf("after %v: %+v", c.at, again)
 			}
 		}
-		out, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(c.at), Before: relay.MaxPosition, Most: 100})
+		out, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(c.at), Before: relay.MaxPosition, Limit: 100})
 		if p := out.(relay.Pruned); err != nil || p.Messages != c.goes || p.Kept != c.stay {
 			t.Errorf("after %v: %+v, %v", c.at, p, err)
 		}
@@ -360,7 +360,7 @@ func TestMessagesMayBeRemovedWhileAPageIsRead(t *testing.T) {
 			read <- nil
 		}()
 		for more := true; more; {
-			out, err := s.Apply(&relay.PruneMessages{At: later(), Before: relay.MaxPosition, Most: 1})
+			out, err := s.Apply(&relay.PruneMessages{At: later(), Before: relay.MaxPosition, Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

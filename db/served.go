@@ -29,9 +29,9 @@ type handover struct {
 
 func (h *handover) take(j engine.Job) {
 	form := relay.AppendWrite(nil, j.Shared())
-	if most := admin.MostBytes - 1<<20; len(form) > most {
+	if limit := admin.MaxBytes - 1<<20; len(form) > limit {
 		h.d.w.FinishLater(j, relay.Errorf(relay.PayloadTooLarge,
-			"the request is longer than the %d bytes that a command can hand over", most))
+			"the request is longer than the %d bytes that a command can hand over", limit))
 		return
 	}
 	h.Send(form, func(err error) {

@@ -59,7 +59,7 @@ func (d *DB) CheckWritable() error {
 func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
 	m, sends := write.(*relay.SendMessage)
 	if sends {
-		d.Judge(m)
+		d.Decide(m)
 	}
 	if outcome, err = d.w.Act(by, write); sends {
 		err = d.Suggest(err, m.To, m.Key)

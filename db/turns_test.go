@@ -21,7 +21,7 @@ import (
 // occupy takes n idle connections of a lane, until the returned function is called.
 func occupy(t *testing.T, l *readers.Lane, n int) (free func()) {
 	t.Helper()
-	own := readers.Turn{Lane: l, Of: 0, Most: 0}
+	own := readers.Turn{Lane: l, Of: 0, MaxWaiting: 0}
 	var taken []*sqlite.Conn
 	free = func() {
 		for _, c := range taken {

@@ -44,7 +44,7 @@ func (p poison) Apply(t *engine.Tx) error {
 func (poison) Size() int { return 0 }
 
 // wait queues a chore and waits for its commit.
-func (d *DB) wait(c engine.Chore) error {
+func (d *DB) wait(c engine.LocalWrite) error {
 	done := make(chan error, 1)
 	d.w.Submit(c, 0, func(err error) { done <- err })
 	return <-done
@@ -321,7 +321,7 @@ func TestAServerWaitsForTheLockAsLongAsItWasTold(t *testing.T) {
 		d := openHere(t, func(o *Options) { o.Serve, o.LockWait = true, told })
 		var wait int64
 		var failed error
-		d.w.Enqueue(&engine.ChoreJob{Chore: poke{}, Done: func(error) { wait, failed = d.w.C.Number("PRAGMA busy_timeout") }}, 0)
+		d.w.Enqueue(&engine.LocalJob{LocalWrite: poke{}, Done: func(error) { wait, failed = d.w.C.Number("PRAGMA busy_timeout") }}, 0)
 		if err := d.Close(); err != nil || failed != nil || wait != want {
 			t.Errorf("told to wait %v, it waits %d ms, want %d; %v, %v", told, wait, want, failed, err)
 		}

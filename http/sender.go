@@ -51,9 +51,9 @@ func (s sender) EndLarge(m relay.MechaNumber) { s.largeBodies.Give(m) }
 // Charge implements relay.Sender.
 func (s sender) Charge(k relay.KeyNumber) time.Duration { return s.keys.reserve(k, s.config.Now()) }
 
-// SendLetter implements relay.Sender. The checks come in the order of those of a request
+// SendFrame implements relay.Sender. The checks come in the order of those of a request
 // (PROTOCOL §2).
-func (s sender) SendLetter(k *relay.Key, l *relay.Letter, done func(answer []byte, err error)) {
+func (s sender) SendFrame(k *relay.Key, l *relay.SendFrame, done func(answer []byte, err error)) {
 	in := &input{at: s.config.Now(), key: k, body: l.Message}
 	end := func(sent relay.Sent, err error) {
 		in.done()
@@ -77,7 +77,7 @@ func (s sender) SendLetter(k *relay.Key, l *relay.Letter, done func(answer []byt
 
 // accept checks a message in the same way as a request. If the client sent it before,
 // m is nil, and sent is what the client has missed.
-func (s sender) accept(in *input, l *relay.Letter) (m *relay.SendMessage, sent relay.Sent, err error) {
+func (s sender) accept(in *input, l *relay.SendFrame) (m *relay.SendMessage, sent relay.Sent, err error) {
 	if limit := s.config.MaxBody; limit > 0 && int64(len(l.Message)) > limit {
 		return nil, sent, relay.Errorf(relay.PayloadTooLarge, "the message is longer than the limit of %d bytes", limit)
 	}
@@ -104,7 +104,7 @@ func (s sender) accept(in *input, l *relay.Letter) (m *relay.SendMessage, sent r
 // verifyLetter checks the nonce, the timestamp and the signature of a frame. A frame
 // needs none of them, because its socket was opened with the key, unless this server
 // accepts signed requests only.
-func (s sender) verifyLetter(in *input, l *relay.Letter) error {
+func (s sender) verifyLetter(in *input, l *relay.SendFrame) error {
 	required := s.config.RequireSignature || s.config.RequireRequestSignature
 	if !required && l.Nonce+l.Timestamp+l.Signature == "" {
 		return nil

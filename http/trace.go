@@ -30,7 +30,7 @@ func (s *Server) trace(c *call) (answer, error) {
 		b = appendStep(b, step, own || step.What == look.StepAccepted)
 	}
 	b = append(b, ']')
-	v := relay.Judge(&situation)
+	v := relay.Decide(&situation)
 	b = appendField(appendName(b, ',', "verdict"), '{', "code", string(v.Code))
 	b = appendField(b, ',', "text", v.Text)
 	b = appendTime(b, ',', "since", v.Since)

@@ -70,7 +70,7 @@ func (x *Index) enter() bool {
 // known to have been built from this source.
 func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error {
 	began, reported, applied, replaced, raised := time.Now(), time.Now(), 0, false, false
-	pace := pace{written: x.written, now: time.Now}
+	pace := pacer{written: x.written, now: time.Now}
 	for {
 		if x.damaged.Load() {
 			if err := x.replace(&DamageError{errors.New("a search found damage")}); err != nil {

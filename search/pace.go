@@ -11,11 +11,11 @@ import (
 const (
 	busyWrites = 100             // a second: with fewer, nobody needs the processors
 	restFor    = 1.5             // times as long as the page took
-	mostRest   = 5 * time.Second // though a page took very long, as on a disk that hangs
+	maxRest    = 5 * time.Second // though a page took very long, as on a disk that hangs
 )
 
 // A pace says how long a catch-up rests. It is not safe for concurrent use.
-type pace struct {
+type pacer struct {
 	written func() uint64 // how many writes the server has made; nil: there is no server, and no rest
 	now     func() time.Time
 
@@ -24,14 +24,14 @@ type pace struct {
 }
 
 // begin notes that a page begins.
-func (p *pace) begin() {
+func (p *pacer) begin() {
 	if p.written != nil {
 		p.began, p.before = p.now(), p.written()
 	}
 }
 
 // rest is how long the catch-up rests after the page.
-func (p *pace) rest() time.Duration {
+func (p *pacer) rest() time.Duration {
 	if p.written == nil {
 		return 0
 	}
@@ -39,7 +39,7 @@ func (p *pace) rest() time.Duration {
 	if float64(p.written()-p.before) < busyWrites*took.Seconds() {
 		return 0
 	}
-	return min(time.Duration(restFor*float64(took)), mostRest)
+	return min(time.Duration(restFor*float64(took)), maxRest)
 }
 
 // sleep waits for d, or until ctx ends.

@@ -18,14 +18,14 @@ func TestACatchUpRestsWhileTheServerWrites(t *testing.T) {
 		{0, time.Second, 0}, {99, time.Second, 0}, {100, time.Second, 1500 * time.Millisecond}, {5000, time.Second, 1500 * time.Millisecond},
 		{4, 50 * time.Millisecond, 0}, {5, 50 * time.Millisecond, 75 * time.Millisecond}, {300, 4 * time.Second, 0}, {9000, time.Minute, 5 * time.Second},
 	} {
-		p := pace{written: func() uint64 { return written }, now: func() time.Time { return now }}
+		p := pacer{written: func() uint64 { return written }, now: func() time.Time { return now }}
 		p.begin()
 		now, written = now.Add(c.took), written+c.writes
 		if got := p.rest(); got != c.rest {
 			t.Errorf("%d writes in %v: it rests %v, want %v", c.writes, c.took, got, c.rest)
 		}
 	}
-	p := pace{now: func() time.Time { return now }}
+	p := pacer{now: func() time.Time { return now }}
 	p.begin()
 	if got := p.rest(); got != 0 {
 		t.Errorf("without a server it rests %v", got)

@@ -20,7 +20,7 @@ func takeFrame(c *Conn, _ ws.OpCode, text []byte) error {
 	case err != nil:
 		c.releaseMemory()
 		c.refuse(&f, err)
-	case f.Type == relay.SendFrame:
+	case f.Type == relay.FrameSend:
 		c.charge()
 		c.sendMessage(&f)
 	default:

@@ -85,7 +85,7 @@ func (c *Conn) takeLarge(text []byte) error {
 	var f relay.Frame
 	err := f.Read(text)
 	switch {
-	case f.Type != relay.SendFrame:
+	case f.Type != relay.FrameSend:
 		return tooBig(maxMessage)
 	case err != nil:
 		c.releaseMemory()
@@ -114,7 +114,7 @@ func (c *Conn) sendMessage(f *relay.Frame) {
 		return
 	}
 	letter := f.Send
-	c.hub.sender.SendLetter(c.key, &letter, func(answer []byte, err error) {
+	c.hub.sender.SendFrame(c.key, &letter, func(answer []byte, err error) {
 		release()
 		if err != nil {
 			c.refuse(&relay.Frame{Ref: ref}, err)

@@ -103,7 +103,7 @@ func (a *app) begin(path string, members []member) error {
 	if err := newFile(path, members); err != nil {
 		return err
 	}
-	if _, err = replication.FoundLog(a.DBPath, a.Schema, a.Actor(), "with "+namesOf(members)); err != nil {
+	if _, err = replication.CreateLog(a.DBPath, a.Schema, a.Actor(), "with "+namesOf(members)); err != nil {
 		return errors.Join(system.Denied(a.DBPath, true, err), os.Remove(path))
 	}
 	if a.JSON {
@@ -295,7 +295,7 @@ func (a *app) renew(path string) error {
 		return err
 	}
 	// Each step can be done again, after a kill in the middle.
-	if _, err := replication.RefoundLog(a.DBPath, a.Schema, a.Actor(),
+	if _, err := replication.RecreateLog(a.DBPath, a.Schema, a.Actor(),
 		"in the place of one that could not go on"); err != nil {
 		return system.Denied(a.DBPath, true, err)
 	}

@@ -59,7 +59,7 @@ type verdictJSON struct {
 }
 
 func judge(t *look.Trace) verdictJSON {
-	v := relay.Judge(&t.Situation)
+	v := relay.Decide(&t.Situation)
 	return verdictJSON{v.Code, v.Text, show.OptionalTime(v.Since)}
 }
 

@@ -37,12 +37,12 @@ const (
 	version = 2
 	// AtOnce is how many writes of a command may wait for their outcomes; the server takes the
 	// next one later.
-	AtOnce    = 256
-	mostConns = 128                    // commands at the same time
-	greetsIn  = 5 * time.Second        // in which a command must send the greeting
-	endsIn    = 2 * time.Second        // in which a command must take an answer when the server stops
-	again     = 100 * time.Millisecond // the pause after a connection that could not be taken
-	mostPath  = 100                    // bytes of the path of a Unix socket, on every system
+	AtOnce   = 256
+	maxConns = 128                    // commands at the same time
+	greetsIn = 5 * time.Second        // in which a command must send the greeting
+	endsIn   = 2 * time.Second        // in which a command must take an answer when the server stops
+	again    = 100 * time.Millisecond // the pause after a connection that could not be taken
+	maxPath  = 100                    // bytes of the path of a Unix socket, on every system
 )
 
 // An answer is what the server says of a request.
@@ -74,11 +74,11 @@ func Socket(path string) (string, error) {
 // short returns a name of a socket that is short enough for the system, which takes no long
 // ones: if need be, by a link to its folder, until done is called.
 func short(socket string) (name string, done func(), err error) {
-	if len(socket) <= mostPath {
+	if len(socket) <= maxPath {
 		return socket, func() {}, nil
 	}
 	temp, rest := os.TempDir(), len("/relay-1234567890/d/")+len(filepath.Base(socket))
-	if len(temp)+rest > mostPath && len("/tmp")+rest <= mostPath {
+	if len(temp)+rest > maxPath && len("/tmp")+rest <= maxPath {
 		temp = "/tmp" // TMPDIR is long, too
 	}
 	dir, err := os.MkdirTemp(temp, "relay-")
@@ -91,7 +91,7 @@ func short(socket string) (name string, done func(), err error) {
 	done = func() { os.RemoveAll(dir) }
 	link := filepath.Join(dir, "d")
 	name = filepath.Join(link, filepath.Base(socket))
-	if err = os.Symlink(filepath.Dir(socket), link); err == nil && len(name) > mostPath {
+	if err = os.Symlink(filepath.Dir(socket), link); err == nil && len(name) > maxPath {
 		err = fmt.Errorf("its name is longer than a socket beside it can have: give the file a shorter one")
 	}
 	if err != nil {
@@ -196,9 +196,9 @@ func (s *Server) admit(c net.Conn) error {
 	switch {
 	case s.ctx.Err() != nil:
 		return errStops()
-	case len(s.conns) >= mostConns:
+	case len(s.conns) >= maxConns:
 		return relay.Errorf(relay.Overloaded, "%d commands speak to the relay at the same time, and there can be no more",
-			mostConns)
+			maxConns)
 	}
 	s.conns[c] = true
 	return nil
@@ -345,15 +345,15 @@ const (
 	aQuestion = 'q'
 )
 
-// MostBytes is how many bytes a request may have.
-const MostBytes = 8 << 20
+// MaxBytes is how many bytes a request may have.
+const MaxBytes = 8 << 20
 
 func readRequest(r *bufio.Reader) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
 	}
-	if n > MostBytes {
+	if n > MaxBytes {
 		return nil, errors.New("a request is too long")
 	}
 	request, err := io.ReadAll(io.LimitReader(r, int64(n))) // memory grows with what arrives, not with what is announced

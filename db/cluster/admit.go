@@ -24,13 +24,13 @@ import (
 // Then a life of the folder begins, and the node has no part of the log before a majority has that
 // on disk. So a state of before this start is refused wherever one of them is heard.
 
-// patience is how long a node that has the answers of a majority waits for those of the others.
-const patience = 2 * time.Second
+// admitTimeout is how long a node that has the answers of a majority waits for those of the others.
+const admitTimeout = 2 * time.Second
 
 var (
 	errLostFolder = errors.New("the node had another folder before: a machine that has lost it comes back under a new " +
 		"name (relay cluster add, relay cluster remove)")
-	errPutBack = errors.New("the disk of this node was put back to an older state, and has forgotten what it has " +
+	errRolledBack = errors.New("the disk of this node was put back to an older state, and has forgotten what it has " +
 		"acknowledged: the machine comes back under a new name, with an empty folder (relay cluster add, relay cluster " +
 		"remove)")
 	errTaken = errors.New("its disk was put back to an older state, and it takes part in the log all the same, which " +
@@ -38,16 +38,16 @@ var (
 		"recover)")
 )
 
-// lastWords is how long a node still speaks that finds out that its disk was put back: so the one
+// farewell is how long a node still speaks that finds out that its disk was put back: so the one
 // that knows it learns that it takes part in the log.
-const lastWords = time.Second
+const farewell = time.Second
 
-// putBack has this node stop, since another one knows that its disk was put back. It was taken while
+// rolledBack has this node stop, since another one knows that its disk was put back. It was taken while
 // that one was away.
-func (n *Node) putBack(by string) {
-	err := fmt.Errorf("%w (%s, as %s remembers)", errPutBack, n.c.Node, by)
+func (n *Node) rolledBack(by string) {
+	err := fmt.Errorf("%w (%s, as %s remembers)", errRolledBack, n.c.Node, by)
 	n.all.Go(func() {
-		if pause(n.ctx, lastWords) {
+		if pause(n.ctx, farewell) {
 			n.fail(err)
 		}
 	})
@@ -56,10 +56,10 @@ func (n *Node) putBack(by string) {
 // taken has this node stop for good, since one takes part in the log whose disk was put back. The
 // caller has the lock of the beats.
 func (n *Node) taken(why error) {
-	if n.beats.taken != nil {
+	if n.heartbeats.taken != nil {
 		return
 	}
-	n.beats.taken = why
+	n.heartbeats.taken = why
 	n.all.Go(func() {
 		if err := n.id.end(why); err != nil {
 			n.log.Error("the file node.json cannot be written", "dir", n.c.Dir, "error", err)
@@ -104,7 +104,7 @@ func (n *Node) ask(ctx context.Context) error {
 		case enough < 0:
 			enough = n.elapsed()
 		}
-		return all || enough >= 0 && n.elapsed()-enough >= cmp.Or(n.c.patience, patience), nil
+		return all || enough >= 0 && n.elapsed()-enough >= cmp.Or(n.c.admitTimeout, admitTimeout), nil
 	})
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (n *Node) ask(ctx context.Context) error {
 	if err := n.id.live(); err != nil {
 		return err
 	}
-	n.beats.hurry()
+	n.heartbeats.hurry()
 	return n.await(ctx, func() (bool, error) {
 		if _, _, err := n.answers(); err != nil {
 			return false, err
@@ -124,7 +124,7 @@ func (n *Node) ask(ctx context.Context) error {
 // answers counts the members whose answers are heard, this one counted. all tells that none is
 // missing. Error: one of them says that this node must not come back.
 func (n *Node) answers() (count int, all bool, err error) {
-	s, id, isNew := n.beats, n.id.get(), n.id.isNew()
+	s, id, isNew := n.heartbeats, n.id.get(), n.id.isNew()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken != nil {
@@ -138,7 +138,7 @@ func (n *Node) answers() (count int, all bool, err error) {
 		case old != "" && old != id.Folder:
 			return 0, false, fmt.Errorf("%w (%s, as %s remembers)", errLostFolder, n.c.Node, other)
 		case !id.hadAll(p.last.Known[n.c.Node]):
-			return 0, false, fmt.Errorf("%w (%s, as %s remembers)", errPutBack, n.c.Node, other)
+			return 0, false, fmt.Errorf("%w (%s, as %s remembers)", errRolledBack, n.c.Node, other)
 		case p.last.New && !isNew: // it knows nothing yet
 		default:
 			count++
@@ -149,12 +149,12 @@ func (n *Node) answers() (count int, all bool, err error) {
 
 // noted counts the members that have noted the life of this node's folder, this one counted.
 func (n *Node) noted() int {
-	s, id := n.beats, n.id.get()
+	s, id := n.heartbeats, n.id.get()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := 1
 	for _, p := range s.peers {
-		if p.last.Known[n.c.Node][id.life()] > 0 {
+		if p.last.Known[n.c.Node][id.incarnation()] > 0 {
 			count++
 		}
 	}
@@ -164,21 +164,21 @@ func (n *Node) noted() int {
 // suffices reports whether so many members are a majority. If not, it says after a while that the
 // node waits.
 func (n *Node) suffices(count int) bool {
-	n.beats.mu.Lock()
-	defer n.beats.mu.Unlock()
-	if count < n.beats.quorum && n.elapsed() > waitSilent {
+	n.heartbeats.mu.Lock()
+	defer n.heartbeats.mu.Unlock()
+	if count < n.heartbeats.quorum && n.elapsed() > waitSilent {
 		n.sayWaiting(errNotHeard)
 	}
-	return count >= n.beats.quorum
+	return count >= n.heartbeats.quorum
 }
 
 // await waits until condition is true or fails, which it looks at after each beat of another
 // node and at least as often as a node sends them.
 func (n *Node) await(ctx context.Context, condition func() (bool, error)) error {
 	for {
-		n.beats.mu.Lock()
-		changed := n.beats.changed
-		n.beats.mu.Unlock()
+		n.heartbeats.mu.Lock()
+		changed := n.heartbeats.changed
+		n.heartbeats.mu.Unlock()
 		if done, err := condition(); done || err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (n *Node) join() error {
 		return err
 	}
 	n.nats = s
-	n.beats.reset()
+	n.heartbeats.reset()
 	if err := n.serveSnapshots(); err != nil {
 		s.close()
 		return err

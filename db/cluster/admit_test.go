@@ -110,7 +110,7 @@ func TestImageOfARunningNode(t *testing.T) {
 	m.copyFile(named, named+".old")
 	was := ageOf(t, named+".old") // the folder may have become older just before the copy
 	m.mustSend(k, "since")
-	wait(t, "another node knows that the folder is older", func() bool { return all[2].id.get().Known["n2"][m.id.form.life()] > was })
+	wait(t, "another node knows that the folder is older", func() bool { return all[2].id.get().Known["n2"][m.id.form.incarnation()] > was })
 	m.stop()
 	m.copyFile(named+".old", named)
 	m.wantPutBack()
@@ -198,7 +198,7 @@ func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	}
 	ready.Wait()
 	m.waitFresh()
-	knows.config.patience = longest // nodes that start side by side have taken 5.8 s to hear each other
+	knows.config.admitTimeout = longest // nodes that start side by side have taken 5.8 s to hear each other
 	knows.start()
 	m.wantFatal("the disk of this node was put back to an older state")
 	knows.wantFatal("takes part in the log all the same")
@@ -286,16 +286,16 @@ func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
 
 // lastBeat names the last beat that a machine has sent.
 func (m *machine) lastBeat() (run, count uint64) {
-	m.beats.mu.Lock()
-	defer m.beats.mu.Unlock()
-	return m.beats.run, m.beats.count
+	m.heartbeats.mu.Lock()
+	defer m.heartbeats.mu.Unlock()
+	return m.heartbeats.run, m.heartbeats.count
 }
 
 // lastOf returns the last beat that a machine has heard of another one.
 func (m *machine) lastOf(name string) beat {
-	m.beats.mu.Lock()
-	defer m.beats.mu.Unlock()
-	return m.beats.peers[name].last
+	m.heartbeats.mu.Lock()
+	defer m.heartbeats.mu.Unlock()
+	return m.heartbeats.peers[name].last
 }
 
 // A beat that was long on its way, by a connection that has broken since, does not say that a disk
@@ -311,25 +311,25 @@ func TestBeatThatComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the other node knows of the rise, and hears the node", func() bool {
-		hears.beats.mu.Lock()
-		defer hears.beats.mu.Unlock()
-		return hears.id.get().Known["n2"][late.life()] > late.Age && hears.beats.peers["n2"].last.Count > late.Count
+		hears.heartbeats.mu.Lock()
+		defer hears.heartbeats.mu.Unlock()
+		return hears.id.get().Known["n2"][late.incarnation()] > late.Age && hears.heartbeats.peers["n2"].last.Count > late.Count
 	})
 	hears.hear(late)
-	hears.beats.mu.Lock()
-	if hears.beats.peers["n2"].last.Count <= late.Count { // the next one comes in a moment
+	hears.heartbeats.mu.Lock()
+	if hears.heartbeats.peers["n2"].last.Count <= late.Count { // the next one comes in a moment
 		t.Error("the late beat was not left out")
 	}
-	hears.beats.mu.Unlock()
+	hears.heartbeats.mu.Unlock()
 	all[1].mustSend(all[0].issue("bob^demo"), "on")
 	waitLevel(all[1], hears)
 	if hears.log.count("is left out") > 0 {
 		t.Error("it takes a late beat for a fault")
 	}
-	hears.beats.mu.Lock()
-	defer hears.beats.mu.Unlock()
-	if hears.beats.taken != nil {
-		t.Error("it stops:", hears.beats.taken)
+	hears.heartbeats.mu.Lock()
+	defer hears.heartbeats.mu.Unlock()
+	if hears.heartbeats.taken != nil {
+		t.Error("it stops:", hears.heartbeats.taken)
 	}
 }
 

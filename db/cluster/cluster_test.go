@@ -165,7 +165,7 @@ func TestOtherLog(t *testing.T) {
 func TestTruncatedLog(t *testing.T) {
 	t.Parallel()
 	all := clusterOf(t, "n1", "n2", "n3")
-	all[0].config.File.LogBytes = leastLogBytes // the file is that of all
+	all[0].config.File.LogBytes = minLogBytes // the file is that of all
 	startAll(all...)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)

@@ -42,12 +42,12 @@ type File struct {
 
 const (
 	fileVersion = 1
-	mostMembers = 9
+	maxMembers  = 9
 	// Replicas is how many nodes have a copy of the log, and how many a cluster has at first.
 	Replicas = 3
 
 	defaultLogBytes = 4 << 30
-	leastLogBytes   = 64 << 10
+	minLogBytes     = 64 << 10
 )
 
 // fileForm is how a File stands in its file.
@@ -187,11 +187,11 @@ func (f *File) check() error {
 	if !idForm.MatchString(f.ID) {
 		return fmt.Errorf("%q is not the id of a cluster, which has 32 hexadecimal digits", f.ID)
 	}
-	if len(f.Members) < Replicas-1 || len(f.Members) > mostMembers {
-		return fmt.Errorf("a cluster has %d to %d members; here are %d", Replicas-1, mostMembers, len(f.Members))
+	if len(f.Members) < Replicas-1 || len(f.Members) > maxMembers {
+		return fmt.Errorf("a cluster has %d to %d members; here are %d", Replicas-1, maxMembers, len(f.Members))
 	}
-	if f.LogBytes < leastLogBytes {
-		return fmt.Errorf("the log needs at least %d bytes, not %d", leastLogBytes, f.LogBytes)
+	if f.LogBytes < minLogBytes {
+		return fmt.Errorf("the log needs at least %d bytes, not %d", minLogBytes, f.LogBytes)
 	}
 	names, addrs := map[string]bool{}, map[string]bool{}
 	for _, m := range f.Members {

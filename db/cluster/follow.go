@@ -22,8 +22,8 @@ const (
 	lag       = 250 * time.Millisecond // at most, while this node's copy of the log lags behind
 	seldom    = time.Second            // while there is no sign of one
 	heard     = 256                    // messages that may wait to be delivered
-	heardMost = 64 << 20               // their bytes, and those in the connection
-	pageMost  = 512                    // entries that are read at once
+	maxHeard  = 64 << 20               // their bytes, and those in the connection
+	maxPage   = 512                    // entries that are read at once
 	pageBytes = 4 << 20
 )
 
@@ -47,7 +47,7 @@ func (n *Node) Follow(ctx context.Context, after uint64, deliver func([]replicat
 		return err
 	}
 	defer sub.Unsubscribe()
-	if err := sub.SetPendingLimits(-1, heardMost); err != nil {
+	if err := sub.SetPendingLimits(-1, maxHeard); err != nil {
 		return err
 	}
 	if err := n.within(ctx, after); err != nil {
@@ -143,7 +143,7 @@ func (f *following) take(ctx context.Context, m *nats.Msg) error {
 			f.entries = append(f.entries, e)
 			bytes += len(e.Data)
 		}
-		if len(f.entries) >= pageMost || bytes >= pageBytes {
+		if len(f.entries) >= maxPage || bytes >= pageBytes {
 			return f.flush()
 		}
 		select {
@@ -201,7 +201,7 @@ func (f *following) read(ctx context.Context) error {
 func (n *Node) readPage(ctx context.Context, from uint64) (page []replication.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
-	question, err := json.Marshal(server.JSApiMsgGetRequest{Seq: from, Batch: pageMost, MaxBytes: pageBytes})
+	question, err := json.Marshal(server.JSApiMsgGetRequest{Seq: from, Batch: maxPage, MaxBytes: pageBytes})
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ type echo struct {
 	Held  int64  `json:"held"`
 }
 
-// beats is what a node knows by heartbeats.
-type beats struct {
+// heartbeats is what a node knows by heartbeats.
+type heartbeats struct {
 	mu      sync.Mutex
 	quorum  int // how many members are a majority
 	run     uint64
@@ -87,15 +87,15 @@ type confirmation struct {
 	entry uint64
 }
 
-func newBeats(members []Member, self string) *beats {
-	b := &beats{peers: map[string]*peer{}, changed: make(chan struct{}), due: make(chan struct{}, 1)}
+func newHeartbeats(members []Member, self string) *heartbeats {
+	b := &heartbeats{peers: map[string]*peer{}, changed: make(chan struct{}), due: make(chan struct{}, 1)}
 	b.set(members, self)
 	b.reset()
 	return b
 }
 
 // set takes over the members of a cluster file. What is known of those that stay is kept.
-func (b *beats) set(members []Member, self string) {
+func (b *heartbeats) set(members []Member, self string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.quorum = len(members)/2 + 1
@@ -112,7 +112,7 @@ func (b *beats) set(members []Member, self string) {
 }
 
 // reset begins a new run, which has heard nothing.
-func (b *beats) reset() {
+func (b *heartbeats) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var random [8]byte
@@ -146,7 +146,7 @@ func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err
 			n.renew()
 			select {
 			case <-tick.C:
-			case <-n.beats.due:
+			case <-n.heartbeats.due:
 			case <-ctx.Done():
 				return
 			case <-n.ctx.Done():
@@ -158,7 +158,7 @@ func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err
 }
 
 // hurry has the next beat sent at once.
-func (b *beats) hurry() {
+func (b *heartbeats) hurry() {
 	select {
 	case b.due <- struct{}{}:
 	default:
@@ -171,7 +171,7 @@ func (n *Node) tell(c *nats.Conn) {
 	id := n.id.get()
 	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past,
 		Known: id.Known, Version: n.c.Version, Heard: map[string]echo{}}
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	var now time.Duration
 	now, b.Clock = n.moment()
@@ -203,16 +203,16 @@ func (n *Node) moment() (elapsed time.Duration, clock int64) {
 	return now.Sub(n.began), now.Add(n.c.skew).UnixNano()
 }
 
-// mostSkew is how far the clock of a node may be off when it joins the others: it may come to lead
+// maxSkew is how far the clock of a node may be off when it joins the others: it may come to lead
 // the log, and give entries their times.
-const mostSkew = 30 * time.Second
+const maxSkew = 30 * time.Second
 
 var errClock = errors.New("the clock of this node is off from those of the others")
 
 // checkClock compares the clock of this node with those of the others, of which it must know those
 // of a majority, its own counted. It is enough that one of them agrees.
 func (n *Node) checkClock() error {
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, off := 1, time.Duration(0)
@@ -220,7 +220,7 @@ func (n *Node) checkClock() error {
 		switch {
 		case !p.clocked:
 			continue
-		case p.ahead.Abs() < mostSkew:
+		case p.ahead.Abs() < maxSkew:
 			off = 0
 		case known == 1 || off != 0:
 			off = p.ahead
@@ -231,7 +231,7 @@ func (n *Node) checkClock() error {
 	case known < s.quorum:
 		return errNotHeard
 	case off != 0:
-		return fmt.Errorf("%w by %v; at most %v is allowed", errClock, -off.Round(time.Second), mostSkew)
+		return fmt.Errorf("%w by %v; at most %v is allowed", errClock, -off.Round(time.Second), maxSkew)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (n *Node) checkClock() error {
 // hear notes the beat of another node.
 func (n *Node) hear(b beat) {
 	noted := n.id.note(&b)
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	p := s.peers[b.Node]
 	now, clock := n.moment()
@@ -254,7 +254,7 @@ func (n *Node) hear(b beat) {
 	}
 	p.last, p.at, p.doubted = b, now, 0
 	if id := n.id.get(); n.isAdmitted() && !id.hadAll(b.Known[n.c.Node]) {
-		n.putBack(b.Node)
+		n.rolledBack(b.Node)
 	}
 	if e := b.Heard[n.c.Node]; e.Run == s.run && e.Count <= s.count && e.Count+beatsKept > s.count {
 		sent := s.sent[e.Count%beatsKept]
@@ -300,7 +300,7 @@ func (n *Node) leaveOut(p *peer, b *beat, why error) {
 // was not long on its way. To a node that asks all beats are; else it must answer a beat that this
 // node sends from now on. The caller has the lock.
 func (n *Node) isPresent(p *peer, b *beat) bool {
-	s := n.beats
+	s := n.heartbeats
 	if p.doubted == 0 {
 		p.doubted = s.count + 1
 		s.hurry()

@@ -52,22 +52,22 @@ type ages map[string]uint64
 // past is what a folder knows of itself. A node tells it after it is on the disk. So nobody has
 // heard of an age and a life that the folder did not have, unless the folder was put back.
 type past struct {
-	Age   uint64 `json:"age"`   // it only rises (Node.grow)
-	Lives []life `json:"lives"` // the last ones; one begins at each start
+	Age          uint64        `json:"age"`   // it only rises (Node.grow)
+	Incarnations []incarnation `json:"lives"` // the last ones; one begins at each start
 }
 
-type life struct {
+type incarnation struct {
 	ID    string `json:"id"`    // random
 	First uint64 `json:"first"` // the age at which it begins
 }
 
-const livesKept = 16
+const incarnationsKept = 16
 
 // had reports whether the folder had an age in a life. Of a time before its lives that are kept
 // it says yes.
 func (p *past) had(id string, age uint64) bool {
 	end := p.Age
-	for _, l := range slices.Backward(p.Lives) {
+	for _, l := range slices.Backward(p.Incarnations) {
 		if l.ID == id {
 			return age <= end
 		}
@@ -86,12 +86,12 @@ func (p *past) hadAll(known ages) bool {
 	return true
 }
 
-// life returns the present life; "" before the first one.
-func (p *past) life() string {
-	if len(p.Lives) == 0 {
+// incarnation returns the present life; "" before the first one.
+func (p *past) incarnation() string {
+	if len(p.Incarnations) == 0 {
 		return ""
 	}
-	return p.Lives[len(p.Lives)-1].ID
+	return p.Incarnations[len(p.Incarnations)-1].ID
 }
 
 // readIdentity reads who the node in a folder is. If there is no such file, it makes up a new
@@ -142,7 +142,7 @@ func (i *identity) get() identityForm {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	form := i.form
-	form.Lives, form.Met, form.Known = slices.Clone(form.Lives), maps.Clone(form.Met), map[string]ages{}
+	form.Incarnations, form.Met, form.Known = slices.Clone(form.Incarnations), maps.Clone(form.Met), map[string]ages{}
 	for name, known := range i.form.Known {
 		form.Known[name] = maps.Clone(known)
 	}
@@ -190,8 +190,8 @@ func (i *identity) live() error {
 	id := randomID()
 	return i.write(func(f *identityForm) {
 		f.Age++
-		f.Lives = append(f.Lives, life{id, f.Age})
-		f.Lives = f.Lives[max(0, len(f.Lives)-livesKept):]
+		f.Incarnations = append(f.Incarnations, incarnation{id, f.Age})
+		f.Incarnations = f.Incarnations[max(0, len(f.Incarnations)-incarnationsKept):]
 	})
 }
 
@@ -214,8 +214,8 @@ func (i *identity) note(b *beat) error {
 	}
 	i.mu.Lock()
 	met, known, fresh := i.form.Met[b.Node], i.form.Known[b.Node], i.fresh
-	isKnown := known[b.life()] >= b.Age
-	change := func(f *identityForm) { f.Met[b.Node], f.Known[b.Node] = b.Folder, ages{b.life(): b.Age} }
+	isKnown := known[b.incarnation()] >= b.Age
+	change := func(f *identityForm) { f.Met[b.Node], f.Known[b.Node] = b.Folder, ages{b.incarnation(): b.Age} }
 	switch {
 	case met != "" && met != b.Folder:
 		i.mu.Unlock()

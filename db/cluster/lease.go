@@ -33,7 +33,7 @@ func (n *Node) renew() {
 		return
 	}
 	at := n.store.Place()
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, keeps := n.elapsed(), true
@@ -58,7 +58,7 @@ func (n *Node) renew() {
 	if at.Mark != 0 {
 		s.marks.add(at.Mark, at.MarkHash)
 	}
-	n.judge(s)
+	n.compareMarks(s)
 }
 
 func (p *peer) isLive(now time.Duration) bool { return p.last.Run != 0 && now-p.at < live }
@@ -74,7 +74,7 @@ func (n *Node) Seen(ctx context.Context, number uint64) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s := n.beats
+	s := n.heartbeats
 	blocked := time.Duration(-1) // since when no majority can be without one that has applied it
 	for {
 		s.mu.Lock()

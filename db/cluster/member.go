@@ -24,7 +24,7 @@ func (n *Node) SetFile(f *File) error {
 		return fmt.Errorf("the cluster file has no member %s", n.c.Node)
 	}
 	n.file.Store(f)
-	n.beats.set(f.Members, n.c.Node)
+	n.heartbeats.set(f.Members, n.c.Node)
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (n *Node) evict() {
 
 // following tells how many live members follow the log, this one counted.
 func (n *Node) following() (count int) {
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.peers {

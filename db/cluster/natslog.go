@@ -25,7 +25,7 @@ type natsLog struct {
 
 const (
 	sayAgain = time.Minute
-	mostSaid = 1000
+	maxSaid  = 1000
 )
 
 func newNATSLog(l *slog.Logger) *natsLog { return &natsLog{log: l, said: map[string]time.Time{}} }
@@ -62,7 +62,7 @@ func (l *natsLog) say(level slog.Level, format string, args []any) {
 	if now.Sub(l.said[format]) < sayAgain {
 		return
 	}
-	if len(l.said) >= mostSaid {
+	if len(l.said) >= maxSaid {
 		clear(l.said)
 	}
 	l.said[format] = now

@@ -32,8 +32,8 @@ type Config struct {
 	// only logged.
 	Fatal func(error)
 
-	skew     time.Duration // in tests: how far this node's clock is ahead
-	patience time.Duration // in tests; 0: the usual patience
+	skew         time.Duration // in tests: how far this node's clock is ahead
+	admitTimeout time.Duration // in tests; 0: the usual patience
 }
 
 // A Store is what follows the log: a *db.DB.
@@ -69,11 +69,11 @@ type Node struct {
 	known atomic.Uint64 // the number of the last entry that the log is known to have
 	grown chan struct{} // has a token when known has grown
 
-	began  time.Time    // durations below count from here
-	until  atomic.Int64 // the lease: this node is Fresh until then
-	keeps  atomic.Bool
-	beats  *beats
-	giving snapshots
+	began      time.Time    // durations below count from here
+	until      atomic.Int64 // the lease: this node is Fresh until then
+	keeps      atomic.Bool
+	heartbeats *heartbeats
+	giving     snapshots
 }
 
 // doubtFor is the usual value of Node.doubt: longer than an election takes.
@@ -101,7 +101,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		attached: make(chan struct{}), sure: make(chan struct{}), doubt: doubtFor, grown: make(chan struct{}, 1),
 		began: time.Now()}
 	n.file.Store(c.File)
-	n.beats = newBeats(c.File.Members, c.Node)
+	n.heartbeats = newHeartbeats(c.File.Members, c.Node)
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	if err := n.start(ctx); err != nil {
 		n.Close()

@@ -10,7 +10,7 @@ func (n *Node) CommonRules() int64 {
 		return 0
 	}
 	common := n.store.Place().Knows
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := n.elapsed()

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	maxPayload    = 8 << 20 // more than the largest envelope of db with its headers
-	startPatience = 10 * time.Second
+	maxPayload   = 8 << 20 // more than the largest envelope of db with its headers
+	startTimeout = 10 * time.Second
 	// With these, a connection without an answer is given up after at most 6 s.
 	routePing      = 2 * time.Second
 	routePingsLost = 2
@@ -45,7 +45,7 @@ func (n *Node) startServer(withLog bool) (*natsServer, error) {
 		return nil, err
 	}
 	s := &natsServer{log: newNATSLog(n.log)}
-	o.CustomClientAuthentication = &doorkeeper{secret, s}
+	o.CustomClientAuthentication = &localAuth{secret, s}
 	if s.Server, err = server.NewServer(o); err != nil {
 		return nil, err
 	}
@@ -72,12 +72,12 @@ const (
 
 // A doorkeeper lets clients in by the secret of this process. The usual users of NATS would not do:
 // beside them it lets in clients without a name.
-type doorkeeper struct {
+type localAuth struct {
 	secret string
 	server *natsServer
 }
 
-func (d *doorkeeper) Check(c server.ClientAuthentication) bool {
+func (d *localAuth) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	if subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) != 1 {
 		return false
@@ -131,12 +131,12 @@ const reportRoute = 3600
 
 // ready waits until the server listens at both ports, or has said why it cannot.
 func (s *natsServer) ready(n *Node) error {
-	for until := time.Now().Add(startPatience); !s.ReadyForConnections(50 * time.Millisecond); {
+	for until := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
 		if err := s.log.fatal.Load(); err != nil {
 			return *err
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("the cluster port %s was not open after %v", n.c.Listen, startPatience)
+			return fmt.Errorf("the cluster port %s was not open after %v", n.c.Listen, startTimeout)
 		}
 	}
 	if err := s.log.fatal.Load(); err != nil {
@@ -147,7 +147,7 @@ func (s *natsServer) ready(n *Node) error {
 
 func (s *natsServer) connect(user, secret string) (*nats.Conn, error) {
 	// a slow subscription loses messages, and reads them from the log
-	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.Timeout(startPatience),
+	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.Timeout(startTimeout),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 }

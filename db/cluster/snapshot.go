@@ -234,7 +234,7 @@ var errHere = errors.New("the copy of another node's file cannot be written")
 
 // givers returns the names of the live nodes that follow the log, the one that is farthest first.
 func (n *Node) givers() (names []string) {
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, best := n.elapsed(), uint64(0)

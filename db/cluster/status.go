@@ -74,7 +74,7 @@ func (n *Node) Status(ctx context.Context) Status {
 			addHolders(holders, info.Cluster)
 		}
 	}
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := n.elapsed()
@@ -111,7 +111,7 @@ func (n *Node) allHold(holders map[string]bool) bool {
 	if !holders[peerID(n.c.Node)] {
 		return false
 	}
-	s := n.beats
+	s := n.heartbeats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, p := range s.peers {

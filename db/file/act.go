@@ -8,9 +8,9 @@ import (
 	"relay/db/relay"
 )
 
-// mostActs is how many rows the audit log keeps; the oldest go first. An operator adds
+// maxActs is how many rows the audit log keeps; the oldest go first. An operator adds
 // rows by hand or by a script, so that is years.
-const mostActs = 100_000
+const maxActs = 100_000
 
 // AddAct adds a row to the audit log, on an open transaction.
 func AddAct(c *sqlite.Conn, n relay.NotedAct) error {
@@ -24,7 +24,7 @@ func AddAct(c *sqlite.Conn, n relay.NotedAct) error {
 	if err != nil {
 		return err
 	}
-	return c.Exec("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", int64(mostActs))
+	return c.Exec("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", int64(maxActs))
 }
 
 // keepAudit brings the audit log of the database at replaced into the copy of a backup

@@ -67,8 +67,8 @@ func (c *counts) Do(now time.Time) {
 	if c.next.IsZero() {
 		c.first, c.waiting = time.Time{}, 0
 	}
-	write := &relay.CountExchanges{At: now, HalfLife: c.halfLife, Most: countAtOnce}
-	j := engine.TaskOf(c.w.Table, write, func(more bool, err error) {
+	write := &relay.CountExchanges{At: now, HalfLife: c.halfLife, Limit: countAtOnce}
+	j := engine.WriteJobOf(c.w.Table, write, func(more bool, err error) {
 		c.onWay = false
 		switch {
 		case err != nil:
@@ -84,5 +84,5 @@ func (c *counts) Do(now time.Time) {
 		c.w.Proposes(j)
 		return
 	}
-	c.w.Commit([]engine.Op{{Job: j}})
+	c.w.Commit([]engine.QueuedJob{{Job: j}})
 }

@@ -24,7 +24,7 @@ func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more b
 	}
 	part := rest
 	if c.HalfLife > 0 {
-		part = firstOfRound(rest, max(c.Most, 1))
+		part = firstOfRound(rest, max(c.Limit, 1))
 	}
 	return len(part) < len(rest), t.Erasing(func() error {
 		if c.HalfLife > 0 {
@@ -41,16 +41,16 @@ func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more b
 
 // firstOfRound returns the first of the exchanges of a round. It gives all of a Mecha if there is room
 // for them.
-func firstOfRound(rest []exchange, most int) []exchange {
-	if len(rest) <= most {
+func firstOfRound(rest []exchange, limit int) []exchange {
+	if len(rest) <= limit {
 		return rest
 	}
-	n := most
+	n := limit
 	for n > 0 && rest[n-1].recipient == rest[n].recipient {
 		n--
 	}
 	if n == 0 {
-		n = most
+		n = limit
 	}
 	return rest[:n]
 }

@@ -49,9 +49,9 @@ func With(halfLife time.Duration) lessons.Make {
 
 func (l *Learning) Start() error { return l.counts.start() }
 
-func (l *Learning) Begin(*engine.Tx)         { l.brought = l.brought[:0] }
-func (l *Learning) Board(t *engine.Tx) error { return l.keepExchanges(t) }
-func (l *Learning) Forget()                  { l.counts.round.forget() }
+func (l *Learning) Begin(*engine.Tx)                { l.brought = l.brought[:0] }
+func (l *Learning) BeforeCommit(t *engine.Tx) error { return l.keepExchanges(t) }
+func (l *Learning) Forget()                         { l.counts.round.forget() }
 
 func (l *Learning) Due(time.Time) bool { return l.w.Opts.Serve }
 

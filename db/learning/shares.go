@@ -96,8 +96,8 @@ func (s *share) fade(hour int64, halfLife time.Duration) {
 
 // least returns the place of the least share of those that match, but not that of the sender newest; -1 if
 // no more than most match.
-func (all shares) least(newest uint32, most int, hour int64, halfLife time.Duration, match func(*share) bool) int {
-	if len(all) <= most {
+func (all shares) least(newest uint32, limit int, hour int64, halfLife time.Duration, match func(*share) bool) int {
+	if len(all) <= limit {
 		return -1
 	}
 	least, n := -1, 0
@@ -112,7 +112,7 @@ func (all shares) least(newest uint32, most int, hour int64, halfLife time.Durat
 			least, weight = i, w
 		}
 	}
-	if n <= most {
+	if n <= limit {
 		return -1
 	}
 	return least
@@ -137,12 +137,12 @@ func (all shares) weight(hour int64, halfLife time.Duration) (sum int64, crews i
 		parts[at].weight += fade(s.weight, hour-s.hour, halfLife)
 	}
 	for _, p := range parts {
-		sum += min(p.weight, mostOfCrew)
+		sum += min(p.weight, maxOfCrew)
 	}
 	return sum, len(parts)
 }
 
-const mostOfCrew = relay.CrewShare * relay.LearnedUnit
+const maxOfCrew = relay.CrewShare * relay.LearnedUnit
 
 // ofCrew is what a crew adds to the weight as of an hour: mostOfCrew at most.
 func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum int64) {
@@ -151,7 +151,7 @@ func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum i
 			sum += fade(s.weight, hour-s.hour, halfLife)
 		}
 	}
-	return min(sum, mostOfCrew)
+	return min(sum, maxOfCrew)
 }
 
 // last is the hour of the last exchange.

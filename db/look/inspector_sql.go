@@ -30,7 +30,7 @@ const inspectConns = 4
 type Inspector struct {
 	at   string
 	file os.FileInfo // the file that was at the path when the first connection was opened; all others are to it
-	*names.Lookups
+	*names.Caches
 	lane    *readers.Lane // opens a connection when all others are in use
 	closing sync.Once
 	closed  chan struct{}
@@ -54,7 +54,7 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{at: path, Lookups: names.New(mailbox.NewLateMessages()), closed: make(chan struct{})}
+	i := &Inspector{at: path, Caches: names.New(mailbox.NewTailMessages()), closed: make(chan struct{})}
 	i.lane = readers.NewLane(turn.Options{Places: inspectConns, Closed: i.closed})
 	i.lane.Put(c)
 	if err = info.MustBeCurrent(path); err == nil {
@@ -120,7 +120,7 @@ func (i *Inspector) Point(ctx context.Context, f func(*engine.Rx) error) error {
 		return err
 	}
 	defer c.Rollback()
-	return f(&engine.Rx{C: c, Lookups: i.Lookups, Now: time.Now()})
+	return f(&engine.Rx{C: c, Caches: i.Caches, Now: time.Now()})
 }
 
 // Scan is point for one of many views in a row. It waits first, for as long as the

@@ -8,8 +8,8 @@ import (
 
 // The types of the frames that a client sends (PROTOCOL §4, Frames).
 const (
-	AckFrame  = "ack"
-	SendFrame = "send"
+	FrameAck  = "ack"
+	FrameSend = "send"
 )
 
 const maxRef = 64 // characters of a client's name for a frame
@@ -19,12 +19,12 @@ type Frame struct {
 	Type string
 	Ref  string // the client's name for the frame, which the answer repeats; "" for none
 	Ack  Acknowledge
-	Send Letter
+	Send SendFrame
 }
 
-// Letter is a message that comes in a frame, with what a request has in its headers. A
+// SendFrame is a message that comes in a frame, with what a request has in its headers. A
 // text is "" if the client left it out.
-type Letter struct {
+type SendFrame struct {
 	Message        []byte // the message as JSON text, exactly as it stands in the frame
 	IdempotencyKey string
 	Nonce          string
@@ -62,9 +62,9 @@ func (f *Frame) Read(text []byte) error {
 		return asInvalidJSON(err)
 	case wrong != nil:
 		return wrong
-	case f.Type == AckFrame:
+	case f.Type == FrameAck:
 		return f.checkAck(wrongAck)
-	case f.Type == SendFrame:
+	case f.Type == FrameSend:
 		return f.checkSend(wrongSend)
 	}
 	return Errorf(InvalidFrame, `the relay takes frames of the types "ack" and "send"; this one is %s`, Quote(f.Type))
@@ -77,7 +77,7 @@ func (f *Frame) readRef(value []byte) {
 	}
 }
 
-func (l *Letter) readField(name string, value []byte) error {
+func (l *SendFrame) readField(name string, value []byte) error {
 	switch name {
 	case "message":
 		if !strict.IsNull(value) {

@@ -88,7 +88,7 @@ func FuzzAckFrame(f *testing.F) {
 		var read relay.Frame
 		err := read.Read(frame)
 		a := &read.Ack
-		if err == nil && read.Type == relay.AckFrame {
+		if err == nil && read.Type == relay.FrameAck {
 			err = a.Validate()
 		}
 		code := relay.ErrorCode(err)
@@ -113,7 +113,7 @@ func FuzzAckFrame(f *testing.F) {
 			theirs[name] = text
 			wrong = wrong || !ok && members[name] != nil
 		}
-		if err == nil && read.Type == relay.SendFrame {
+		if err == nil && read.Type == relay.FrameSend {
 			checkLetter(t, frame, &read, members)
 			return
 		}

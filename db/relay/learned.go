@@ -52,7 +52,7 @@ type CountExchanges struct {
 	At time.Time
 	// a verdict: the time in which the counts fade to one half; 0: nothing is learned, and they are removed uncounted
 	HalfLife time.Duration
-	Most     int
+	Limit    int
 }
 
 // When implements Write.
@@ -61,14 +61,14 @@ func (c *CountExchanges) When() time.Time { return c.At }
 func (c *CountExchanges) setTime(at time.Time) { c.At = at }
 
 // Size implements Write.
-func (c *CountExchanges) Size() int { return c.Most << 10 }
+func (c *CountExchanges) Size() int { return c.Limit << 10 }
 
 func (c *CountExchanges) kind() byte { return kindCountExchanges }
 
 func (c *CountExchanges) fields(f *form) {
 	f.time(&c.At)
 	integer(f, &c.HalfLife)
-	integer(f, &c.Most)
+	integer(f, &c.Limit)
 }
 
 // ForgetLearned is the write that removes what completed exchanges have taught about a

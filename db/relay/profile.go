@@ -302,14 +302,14 @@ func (f *profileFaults) error() error {
 	return &Error{Code: InvalidRequest, Detail: f.faults[0].Field + " " + f.faults[0].Reason, Fields: f.faults}
 }
 
-func (f *profileFaults) text(field, s string, most int) {
-	if utf8.RuneCountInString(s) > most {
+func (f *profileFaults) text(field, s string, limit int) {
+	if utf8.RuneCountInString(s) > limit {
 		f.fail(field, "is longer than it may be")
 	}
 }
 
-func (f *profileFaults) list(field string, all []string, most, each int) {
-	if len(all) > most {
+func (f *profileFaults) list(field string, all []string, limit, each int) {
+	if len(all) > limit {
 		f.fail(field, "has too many entries")
 	}
 	for _, s := range all {

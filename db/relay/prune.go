@@ -16,7 +16,7 @@ type PruneMessages struct {
 	Before        Position  // exclusive; with ExpiredBefore it does not count
 	ExpiredAfter  time.Time // the ExpiresAt of the message at After
 	ExpiredBefore time.Time // exclusive; zero: the write goes by the commit order
-	Most          int       // messages to look at; the accepting machine chooses it by its speed
+	Limit         int       // messages to look at; the accepting machine chooses it by its speed
 }
 
 // When implements Write.
@@ -35,7 +35,7 @@ func (p *PruneMessages) fields(f *form) {
 	integer(f, &p.Before)
 	f.time(&p.ExpiredAfter)
 	f.time(&p.ExpiredBefore)
-	integer(f, &p.Most)
+	integer(f, &p.Limit)
 }
 
 // Pruned is the outcome of a PruneMessages.
@@ -62,7 +62,7 @@ type PruneUnused struct {
 	Words      int64 // words after this number are looked at
 	Keys       int64 // likewise for keys
 	Mechas     int64 // likewise for Mechas
-	Most       int   // rows of each table to look at
+	Limit      int   // rows of each table to look at
 }
 
 // When implements Write.
@@ -81,7 +81,7 @@ func (p *PruneUnused) fields(f *form) {
 	f.int64(&p.Words)
 	f.int64(&p.Keys)
 	f.int64(&p.Mechas)
-	integer(f, &p.Most)
+	integer(f, &p.Limit)
 }
 
 // PrunedUnused is the outcome of a PruneUnused.

@@ -226,8 +226,8 @@ func setDefault(s *string, value string) {
 
 // isPrintable reports whether s is UTF-8 of up to most characters, none of which is a control
 // character (C0, DEL, C1).
-func isPrintable(s string, most int) bool {
-	if len(s) > most*utf8.UTFMax || !utf8.ValidString(s) {
+func isPrintable(s string, limit int) bool {
+	if len(s) > limit*utf8.UTFMax || !utf8.ValidString(s) {
 		return false
 	}
 	n := 0
@@ -237,5 +237,5 @@ func isPrintable(s string, most int) bool {
 			return false
 		}
 	}
-	return n <= most
+	return n <= limit
 }

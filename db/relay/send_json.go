@@ -20,7 +20,7 @@ const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 // those of Validate.
 func (m *SendMessage) Read(body []byte, own Address) error {
 	var from, to, expires string
-	var ttl, ackBy, most int64
+	var ttl, ackBy, limit int64
 	err := ReadObject(body, sendFields, func(name string, value []byte) (err error) {
 		switch name {
 		case "from":
@@ -46,7 +46,7 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 		case "ack_by_seconds":
 			err = readWhole(name, value, "seconds ", int64(MaxAckBy/time.Second), &ackBy)
 		case "max_messages":
-			err = readWhole(name, value, "", MaxMessages, &most)
+			err = readWhole(name, value, "", MaxMessages, &limit)
 		case "search_id":
 			err = readText(name, value, &m.SearchID)
 		case "payload":
@@ -60,7 +60,7 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 	if err := m.setExpiry(expires, ttl); err != nil {
 		return err
 	}
-	if m.MaxMessages = int(most); ackBy != 0 {
+	if m.MaxMessages = int(limit); ackBy != 0 {
 		m.AckBy = m.At.Add(time.Duration(ackBy) * time.Second)
 	}
 	if from != "" && from != string(own) {
@@ -100,21 +100,21 @@ func (m *SendMessage) setExpiry(expires string, ttl int64) (err error) {
 
 // readWhole reads an optional member that is a whole number from 1 to most. of says of
 // what, as in "seconds ". null and "" leave *to unchanged.
-func readWhole(name string, value []byte, of string, most int64, to *int64) error {
-	return readRange(name, value, of, 1, most, to)
+func readWhole(name string, value []byte, of string, limit int64, to *int64) error {
+	return readRange(name, value, of, 1, limit, to)
 }
 
 // readRange is readWhole for a number from least on.
-func readRange(name string, value []byte, of string, least, most int64, to *int64) error {
+func readRange(name string, value []byte, of string, from, limit int64, to *int64) error {
 	if strict.IsNull(value) || string(value) == `""` {
 		return nil
 	}
 	n, ok := strict.Int(value)
-	if !ok || n < least || n > most {
+	if !ok || n < from || n > limit {
 		if of != "" {
 			of = "of " + of
 		}
-		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom %d to %d", of, least, most)
+		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom %d to %d", of, from, limit)
 	}
 	*to = n
 	return nil

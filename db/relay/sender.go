@@ -22,9 +22,9 @@ type Sender interface {
 	// Charge counts a message as a request of the key, and tells how long the caller must
 	// wait before it hands the message over.
 	Charge(KeyNumber) time.Duration
-	// SendLetter checks a message and queues it. Once the message is durable or refused,
+	// SendFrame checks a message and queues it. Once the message is durable or refused,
 	// SendLetter calls done, which must not block. answer is the body of the 201 that a
 	// POST would get. The messages of a key that one goroutine hands over are committed in
 	// that order. SendLetter keeps l.Message until then.
-	SendLetter(k *Key, l *Letter, done func(answer []byte, err error))
+	SendFrame(k *Key, l *SendFrame, done func(answer []byte, err error))
 }

@@ -55,8 +55,8 @@ type Situation struct {
 	HadAt    time.Time // when its recipient last claimed it, or marked it as delivered; zero: never
 }
 
-// Judge returns the verdict: that of the first rule that holds.
-func Judge(s *Situation) Verdict {
+// Decide returns the verdict: that of the first rule that holds.
+func Decide(s *Situation) Verdict {
 	for _, rule := range rules {
 		if rule.holds(s) {
 			since, text := rule.say(s)

@@ -58,7 +58,7 @@ func TestTheVerdict(t *testing.T) {
 		{with(func(s *relay.Situation) { quiet(s); s.Online, s.LastSeen = false, time.Time{} }), relay.VerdictNeverConnected, time.Time{}, []string{"never"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Hidden = true }), relay.VerdictWaiting, time.Time{}, []string{"has not acknowledged"}},
 	} {
-		v := relay.Judge(c.of)
+		v := relay.Decide(c.of)
 		if v.Code != c.code || !v.Since.Equal(c.since) || !strings.HasSuffix(v.Text, ".") {
 			t.Errorf("%+v: %+v", c, v)
 		}
@@ -89,7 +89,7 @@ func TestWhyAMessageExpired(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		end := map[bool]string{true: "acknowledged it.", false: want + "."}[want == ""]
-		if text := relay.Judge(&s).Text; !strings.HasSuffix(text, end) {
+		if text := relay.Decide(&s).Text; !strings.HasSuffix(text, end) {
 			t.Errorf("the verdict is %q, and does not end with %q", text, end)
 		}
 	}

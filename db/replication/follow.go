@@ -15,21 +15,21 @@ import (
 // Follower takes the entries of a log to the writer, which applies them.
 type Follower struct {
 	*Replication
-	log     Log
-	stop    context.CancelFunc
-	ctx     context.Context
-	ended   chan struct{}
-	entries chan []Entry  // the writer's goroutine receives them
-	next    uint64        // the number of the next entry; only run uses it
-	Again   time.Duration // the pause after Follow has ended by an error
-	lost    bool          // that the log cannot be followed is logged; only run uses it
-	Most    int           // ops in a transaction
+	log      Log
+	stop     context.CancelFunc
+	ctx      context.Context
+	ended    chan struct{}
+	entries  chan []Entry  // the writer's goroutine receives them
+	next     uint64        // the number of the next entry; only run uses it
+	Again    time.Duration // the pause after Follow has ended by an error
+	lost     bool          // that the log cannot be followed is logged; only run uses it
+	MaxBatch int           // ops in a transaction
 
 	// Only the writer's goroutine uses the fields below.
 
-	waiting []Entry     // received, and not in batch
-	batch   []engine.Op // the ops of the entries that are applied next
-	retry   time.Time   // not before this, because this machine could not apply batch; zero: it could
+	waiting []Entry            // received, and not in batch
+	batch   []engine.QueuedJob // the ops of the entries that are applied next
+	retry   time.Time          // not before this, because this machine could not apply batch; zero: it could
 
 	stuck atomic.Pointer[error] // why this machine could not apply batch; nil: it could
 }
@@ -41,7 +41,7 @@ const (
 )
 
 func newFollower(l *Replication, log Log, applied uint64) *Follower {
-	f := &Follower{Replication: l, log: log, next: applied + 1, Again: followAgain, Most: engine.MaxBatch,
+	f := &Follower{Replication: l, log: log, next: applied + 1, Again: followAgain, MaxBatch: engine.MaxBatch,
 		ended: make(chan struct{}), entries: make(chan []Entry, entriesAhead)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
@@ -108,14 +108,14 @@ func (f *Follower) Deliver(entries []Entry) error {
 // this machine cannot apply them for now. At an entry that cannot be read the store stops,
 // once all entries before it are applied: so all copies stop at the same one. Only the
 // writer's goroutine may call it.
-func (f *Follower) take() []engine.Op {
+func (f *Follower) take() []engine.QueuedJob {
 	if f.w.Failed() != nil || time.Now().Before(f.retry) {
 		return nil
 	}
 	bytes := 0
-	for len(f.batch) < f.Most && bytes < engine.MaxBatchBytes && f.receive() {
+	for len(f.batch) < f.MaxBatch && bytes < engine.MaxBatchBytes && f.receive() {
 		e := f.waiting[0]
-		ops, err := f.opsOf(e)
+		jobs, err := f.jobsOf(e)
 		switch {
 		case err != nil && len(f.batch) > 0: // those before it are applied first, and the next take finds it again
 			return f.batch
@@ -124,7 +124,7 @@ func (f *Follower) take() []engine.Op {
 			return nil
 		}
 		f.waiting = f.waiting[1:]
-		f.batch = append(f.batch, ops...)
+		f.batch = append(f.batch, jobs...)
 		bytes += len(e.Data)
 	}
 	return f.batch
@@ -143,9 +143,9 @@ func (f *Follower) receive() bool {
 	}
 }
 
-// opsOf makes the ops of an entry: one that begins it, and one for each write. Those of an
+// jobsOf makes the ops of an entry: one that begins it, and one for each write. Those of an
 // envelope of this node finish the jobs that wait for it.
-func (f *Follower) opsOf(e Entry) ([]engine.Op, error) {
+func (f *Follower) jobsOf(e Entry) ([]engine.QueuedJob, error) {
 	env, err := ReadEnvelope(e.Data)
 	if err != nil {
 		return nil, err
@@ -159,8 +159,8 @@ func (f *Follower) opsOf(e Entry) ([]engine.Op, error) {
 		}
 	}
 	waiting := f.Propose.claim(env)
-	ops := make([]engine.Op, 0, 1+len(env.Writes))
-	ops = append(ops, engine.Op{Job: &entryStart{f.Replica, e, env.Origin, env.Counter}})
+	jobs := make([]engine.QueuedJob, 0, 1+len(env.Writes))
+	jobs = append(jobs, engine.QueuedJob{Job: &entryStart{f.Replica, e, env.Origin, env.Counter}})
 	for i, write := range env.Writes {
 		var j engine.Job
 		if waiting != nil {
@@ -170,9 +170,9 @@ func (f *Follower) opsOf(e Entry) ([]engine.Op, error) {
 			return nil, err
 		}
 		_, nonce := f.w.Table.Caller(write)
-		ops = append(ops, engine.Op{Job: &entryWrite{Job: j, replica: f.Replica, nonce: nonce}})
+		jobs = append(jobs, engine.QueuedJob{Job: &entryWrite{Job: j, replica: f.Replica, nonce: nonce}})
 	}
-	return ops, nil
+	return jobs, nil
 }
 
 func ignore(any, error) {}
@@ -229,9 +229,9 @@ func (e *entryWrite) Apply(t *engine.Tx) (err error) {
 // this machine has no room, or another process has the lock, apply keeps the ops for
 // later, and until then this node takes no writes for the log. After any other fault of the
 // machine the store stops.
-func (f *Follower) apply(ops []engine.Op) {
+func (f *Follower) apply(jobs []engine.QueuedJob) {
 	w := f.w
-	err := w.Transact(ops)
+	err := w.Transact(jobs)
 	switch {
 	case err == nil:
 		if !f.retry.IsZero() {
@@ -253,14 +253,14 @@ func (f *Follower) apply(ops []engine.Op) {
 		w.Fail(fmt.Errorf("%s: entries of the log cannot be applied: %w", w.Path, err))
 		err = engine.ErrUnknown("the store has failed", err)
 	}
-	w.Release(ops, err)
+	w.Release(jobs, err)
 	clear(f.batch)
 	f.batch = f.batch[:0]
 }
 
 // mayPass reports whether a transaction can be made again later, with another outcome.
 func mayPass(err error) bool {
-	return errors.Is(err, engine.ErrCramped) || sqlite.IsDiskFull(err) || sqlite.IsBusy(err)
+	return errors.Is(err, engine.ErrStartedFull) || sqlite.IsDiskFull(err) || sqlite.IsBusy(err)
 }
 
 // detach tells those who wait for the batch that its outcome is unknown: it may take long.

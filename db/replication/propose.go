@@ -23,7 +23,7 @@ type Proposer struct {
 	log      Log
 	logID    file.LogID
 	Origin   Origin
-	Patience Patience
+	Timeouts Timeouts
 	refusal  func() error  // why this node could not apply a write; nil: it could
 	rules    func() int64  // those in force; nil: any
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
@@ -33,39 +33,39 @@ type Proposer struct {
 	drained  chan struct{}      // closed when nothing waits any more, after close has begun
 	counter  uint64             // of the last envelope; only run uses it
 
-	mu      sync.Mutex
-	queue   engine.Queue // of proposals
-	shut    bool
-	flights map[uint64]*flight
-	aloft   int // bytes of the envelopes in flights
+	mu            sync.Mutex
+	queue         engine.Queue // of proposals
+	shut          bool
+	inflight      map[uint64]*inflight
+	inflightBytes int // bytes of the envelopes in flights
 }
 
 // No envelope follows while so many are under way, or envelopes of so many bytes. It is enough
 // to keep a writer busy that takes them in a few transactions.
 const (
-	MostFlights = 16
-	mostAloft   = 2 * maxEnvelope
+	MaxInflight      = 16
+	maxInflightBytes = 2 * maxEnvelope
 )
 
-// Patience says how long a proposer waits for what.
-type Patience struct {
-	Queued  time.Duration // a write, to be proposed; then nothing was written
-	Flight  time.Duration // an envelope, to be met; then its outcome is unknown
-	Again   time.Duration // the first pause before an envelope is sent again; each further one is twice as long
-	Most    time.Duration // the longest such pause
-	Look    time.Duration // how often a proposer looks for what has waited too long
-	Closing time.Duration // all outcomes, when the store closes
+// Timeouts says how long a proposer waits for what.
+type Timeouts struct {
+	Queued   time.Duration // a write, to be proposed; then nothing was written
+	Inflight time.Duration // an envelope, to be met; then its outcome is unknown
+	Retry    time.Duration // the first pause before an envelope is sent again; each further one is twice as long
+	MaxRetry time.Duration // the longest such pause
+	Poll     time.Duration // how often a proposer looks for what has waited too long
+	Closing  time.Duration // all outcomes, when the store closes
 }
 
-var usualPatience = Patience{Queued: 10 * time.Second, Flight: 30 * time.Second, Again: 50 * time.Millisecond,
-	Most: time.Second, Look: 250 * time.Millisecond, Closing: 5 * time.Second}
+var usualTimeouts = Timeouts{Queued: 10 * time.Second, Inflight: 30 * time.Second, Retry: 50 * time.Millisecond,
+	MaxRetry: time.Second, Poll: 250 * time.Millisecond, Closing: 5 * time.Second}
 
-// MostForm is how many bytes of form a write may have that goes through a log.
-const MostForm = maxEnvelope - 2*goodEnvelope
+// MaxForm is how many bytes of form a write may have that goes through a log.
+const MaxForm = maxEnvelope - 2*goodEnvelope
 
 func errTooLong() error {
 	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have",
-		MostForm)
+		MaxForm)
 }
 
 // proposal is a job in the queue of a proposer.
@@ -74,8 +74,8 @@ type proposal struct {
 	until time.Time // then it has waited too long
 }
 
-// flight is an envelope that was handed to the log, and that the follower has not met.
-type flight struct {
+// inflight is an envelope that was handed to the log, and that the follower has not met.
+type inflight struct {
 	counter uint64
 	bytes   int // of the envelope
 	jobs    []engine.Job
@@ -84,9 +84,9 @@ type flight struct {
 }
 
 func newProposer(w *engine.Store, log Log, id file.LogID) *Proposer {
-	p := &Proposer{w: w, log: log, logID: id, Patience: usualPatience, wake: make(chan struct{}, 1),
+	p := &Proposer{w: w, log: log, logID: id, Timeouts: usualTimeouts, wake: make(chan struct{}, 1),
 		ended: make(chan struct{}), drained: make(chan struct{}), queue: engine.NewQueue(maxEnvelopeWrites, goodEnvelope),
-		flights: map[uint64]*flight{}}
+		inflight: map[uint64]*inflight{}}
 	rand.Read(p.Origin[:]) // never fails (crypto/rand)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -115,7 +115,7 @@ func (p *Proposer) add(j engine.Job, of relay.MechaNumber) error {
 	if p.shut {
 		return readers.ErrShuttingDown()
 	}
-	return p.queue.Add(of, j.Size(), engine.Op{Job: &proposal{j, time.Now().Add(p.Patience.Queued)}})
+	return p.queue.Add(of, j.Size(), engine.QueuedJob{Job: &proposal{j, time.Now().Add(p.Timeouts.Queued)}})
 }
 
 func (p *Proposer) signal() {
@@ -128,7 +128,7 @@ func (p *Proposer) signal() {
 // run is the proposer's goroutine.
 func (p *Proposer) run() {
 	defer close(p.ended)
-	tick := time.NewTicker(p.Patience.Look)
+	tick := time.NewTicker(p.Timeouts.Poll)
 	defer tick.Stop()
 	for {
 		batch, shut := p.take()
@@ -152,7 +152,7 @@ func (p *Proposer) run() {
 			select {
 			case <-p.wake:
 			case <-tick.C:
-				p.look(time.Now())
+				p.poll(time.Now())
 			}
 		}
 	}
@@ -160,29 +160,29 @@ func (p *Proposer) run() {
 
 // take takes the writes of the next envelope. It takes none while too many are under way or
 // this node is cut off, unless all are to be refused. shut says that no more will come.
-func (p *Proposer) take() (batch []engine.Op, shut bool) {
+func (p *Proposer) take() (batch []engine.QueuedJob, shut bool) {
 	cut := p.w.CheckFresh() != nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if (len(p.flights) >= MostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {
+	if (len(p.inflight) >= MaxInflight || p.inflightBytes >= maxInflightBytes || cut) && p.closing.Err() == nil {
 		return nil, false
 	}
 	return p.queue.Take(), p.shut
 }
 
-func (p *Proposer) reuse(batch []engine.Op) {
+func (p *Proposer) reuse(batch []engine.QueuedJob) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.Reuse(batch)
 }
 
 // seal makes an envelope of a batch. f is nil if no write is left that the log can take.
-func (p *Proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
-	f = &flight{counter: p.counter + 1, until: time.Now().Add(p.Patience.Flight), met: make(chan struct{})}
+func (p *Proposer) seal(batch []engine.QueuedJob) (f *inflight, envelope []byte) {
+	f = &inflight{counter: p.counter + 1, until: time.Now().Add(p.Timeouts.Inflight), met: make(chan struct{})}
 	var body, form []byte
 	for _, o := range batch {
 		j := o.Job.(*proposal).Job
-		if form = relay.AppendWrite(form[:0], j.Shared()); len(form) > MostForm {
+		if form = relay.AppendWrite(form[:0], j.Shared()); len(form) > MaxForm {
 			p.w.FinishLater(j, errTooLong())
 			continue
 		}
@@ -202,20 +202,20 @@ func (p *Proposer) seal(batch []engine.Op) (f *flight, envelope []byte) {
 	f.bytes = len(envelope)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flights[f.counter] = f
-	p.aloft += f.bytes
+	p.inflight[f.counter] = f
+	p.inflightBytes += f.bytes
 	return f, envelope
 }
 
 // send hands an envelope to the log, again and again, until the log has taken it or the
 // follower has met it. If that takes too long, or the store closes, send gives it up.
-func (p *Proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
+func (p *Proposer) send(f *inflight, envelope []byte, tick <-chan time.Time) {
 	ctx, cancel := context.WithDeadline(p.closing, f.until)
 	defer cancel()
-	for pause := p.Patience.Again; ; pause = min(2*pause, p.Patience.Most) {
+	for pause := p.Timeouts.Retry; ; pause = min(2*pause, p.Timeouts.MaxRetry) {
 		if err := p.append(ctx, f, envelope, tick); err == nil {
 			return
-		} else if ctx.Err() == nil && pause == p.Patience.Again { // once for each envelope
+		} else if ctx.Err() == nil && pause == p.Timeouts.Retry { // once for each envelope
 			p.w.Opts.Logger.Warn("the log does not take writes just now", "error", err)
 		}
 		again := time.After(pause)
@@ -226,7 +226,7 @@ func (p *Proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
 			case <-f.met:
 				return
 			case <-tick:
-				p.look(time.Now())
+				p.poll(time.Now())
 			case <-ctx.Done():
 				p.giveUp(f)
 				return
@@ -237,7 +237,7 @@ func (p *Proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
 
 // append hands an envelope to the log once, and waits for the log or the follower. Meanwhile
 // it looks for what has waited too long.
-func (p *Proposer) append(ctx context.Context, f *flight, envelope []byte, tick <-chan time.Time) error {
+func (p *Proposer) append(ctx context.Context, f *inflight, envelope []byte, tick <-chan time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -251,19 +251,19 @@ func (p *Proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 			<-done
 			return nil
 		case <-tick:
-			p.look(time.Now())
+			p.poll(time.Now())
 		}
 	}
 }
 
-// look ends what has waited too long: writes that were not proposed, and envelopes that were
+// poll ends what has waited too long: writes that were not proposed, and envelopes that were
 // not met. After the store has failed it ends all, because no envelope is met any more.
-func (p *Proposer) look(now time.Time) {
+func (p *Proposer) poll(now time.Time) {
 	refusal, failed := p.refusal(), p.w.Failed() != nil
 	p.mu.Lock()
-	late := p.queue.Remove(func(o engine.Op) bool { return refusal != nil || now.After(o.Job.(*proposal).until) })
-	var lost []*flight
-	for _, f := range p.flights {
+	late := p.queue.Remove(func(o engine.QueuedJob) bool { return refusal != nil || now.After(o.Job.(*proposal).until) })
+	var lost []*inflight
+	for _, f := range p.inflight {
 		if failed || now.After(f.until) {
 			lost = append(lost, f)
 		}
@@ -280,7 +280,7 @@ func (p *Proposer) look(now time.Time) {
 	p.refuse(late, refusal)
 }
 
-func (p *Proposer) refuse(batch []engine.Op, err error) {
+func (p *Proposer) refuse(batch []engine.QueuedJob, err error) {
 	for _, o := range batch {
 		p.w.FinishLater(o.Job.(*proposal).Job, err)
 	}
@@ -288,7 +288,7 @@ func (p *Proposer) refuse(batch []engine.Op, err error) {
 
 // giveUp ends the jobs of an envelope, unless the follower has met it. Their outcome is
 // unknown: the log may have the envelope, or get it yet.
-func (p *Proposer) giveUp(f *flight) {
+func (p *Proposer) giveUp(f *inflight) {
 	for _, j := range p.land(f.counter) {
 		p.w.FinishLater(j, engine.ErrUnknown("the log did not say in time whether it has taken the request", nil))
 	}
@@ -307,12 +307,12 @@ func (p *Proposer) claim(e Envelope) []engine.Job {
 func (p *Proposer) land(counter uint64) []engine.Job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f := p.flights[counter]
+	f := p.inflight[counter]
 	if f == nil {
 		return nil
 	}
-	delete(p.flights, counter)
-	p.aloft -= f.bytes
+	delete(p.inflight, counter)
+	p.inflightBytes -= f.bytes
 	close(f.met)
 	p.signal() // there may be room for the next envelope
 	p.sayDrained()
@@ -321,7 +321,7 @@ func (p *Proposer) land(counter uint64) []engine.Job {
 
 // sayDrained closes drained if nothing waits. The caller has the lock.
 func (p *Proposer) sayDrained() {
-	if !p.shut || len(p.queue.Items()) > 0 || len(p.flights) > 0 {
+	if !p.shut || len(p.queue.Items()) > 0 || len(p.inflight) > 0 {
 		return
 	}
 	select {
@@ -354,8 +354,8 @@ func (p *Proposer) close(moment context.Context) {
 	p.signal()
 	<-p.ended
 	p.mu.Lock()
-	var lost []*flight
-	for _, f := range p.flights {
+	var lost []*inflight
+	for _, f := range p.inflight {
 		lost = append(lost, f)
 	}
 	p.mu.Unlock()

@@ -18,13 +18,13 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	add := func(payload int) {
 		j, err := all.JobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
-			err = p.queue.Add(0, j.Size(), engine.Op{Job: &proposal{Job: j}})
+			err = p.queue.Add(0, j.Size(), engine.QueuedJob{Job: &proposal{Job: j}})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	seal := func() *flight {
+	seal := func() *inflight {
 		batch, _ := p.take()
 		if len(batch) == 0 {
 			return nil
@@ -33,14 +33,14 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 		f, _ := p.seal(batch)
 		return f
 	}
-	var flights []*flight
+	var flights []*inflight
 	for range 3 {
-		add(mostAloft/3 + 1)
+		add(maxInflightBytes/3 + 1)
 		flights = append(flights, seal())
 	}
 	add(1)
 	if f := seal(); f != nil {
-		t.Errorf("%d envelopes with %d bytes are under way, and a further one", len(p.flights), p.aloft)
+		t.Errorf("%d envelopes with %d bytes are under way, and a further one", len(p.inflight), p.inflightBytes)
 	}
 	p.land(flights[0].counter)
 	if seal() == nil {
@@ -49,7 +49,7 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	p.land(2)
 	p.land(3)
 	p.land(4)
-	if p.aloft != 0 {
-		t.Errorf("%d bytes are under way, though no envelope is", p.aloft)
+	if p.inflightBytes != 0 {
+		t.Errorf("%d bytes are under way, though no envelope is", p.inflightBytes)
 	}
 }

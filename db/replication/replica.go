@@ -24,8 +24,8 @@ type Replica struct {
 
 	Knows int64 // the newest rules that this program knows (newestRules)
 
-	place atomic.Pointer[file.Place] // as committed; others may load it
-	Reach reach                      // as committed; others may look at it
+	place     atomic.Pointer[file.Place] // as committed; others may load it
+	AppliedTo applied                    // as committed; others may look at it
 
 	now  file.Replica // with the entries of the present transaction
 	mark file.Place   // its Mark and MarkHash alone are used, with the entries of the present transaction
@@ -46,7 +46,7 @@ type entryNonces struct {
 func newReplica(w *engine.Store, at file.Replica) (*Replica, error) {
 	r := &Replica{w: w, Knows: newestRules, File: at, now: at, origins: map[Origin]uint64{}, spent: spentNonces{},
 		counters: map[Origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
-	r.Reach.move(at.Last)
+	r.AppliedTo.move(at.Last)
 	r.publish()
 	return r, r.start()
 }
@@ -119,8 +119,8 @@ func (r *Replica) mix(n uint64) {
 	r.now.Hash = h ^ h>>32
 }
 
-// Board writes the place, if the transaction has entries.
-func (r *Replica) Board(t *engine.Tx) error {
+// BeforeCommit writes the place, if the transaction has entries.
+func (r *Replica) BeforeCommit(t *engine.Tx) error {
 	if r.now.Applied == r.File.Applied {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (r *Replica) Board(t *engine.Tx) error {
 	return r.write(t)
 }
 
-func (r *Replica) Arrived(*engine.Tx) {
+func (r *Replica) AfterCommit(*engine.Tx) {
 	if r.now.Applied == r.File.Applied {
 		return
 	}
@@ -145,7 +145,7 @@ func (r *Replica) Arrived(*engine.Tx) {
 	r.spent.forget(r.File.At)
 	r.passed()
 	r.publish()
-	r.Reach.move(r.File.Last)
+	r.AppliedTo.move(r.File.Last)
 }
 
 // spentNonces has the nonces of the writes in the log, by parts of the log's time. Which of
@@ -216,14 +216,14 @@ func (r *Replica) inOrder() []Origin {
 }
 
 // A reach tells other goroutines up to which position a copy has applied its log.
-type reach struct {
+type applied struct {
 	mu    sync.Mutex
 	last  relay.Position // as committed
 	moved chan struct{}  // closed when last grows; nil: nobody waits
 }
 
 // move moves the reach forward, after a commit.
-func (r *reach) move(to relay.Position) {
+func (r *applied) move(to relay.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = to
@@ -234,7 +234,7 @@ func (r *reach) move(to relay.Position) {
 }
 
 // Look returns the position, and a channel that is closed when it grows.
-func (r *reach) Look() (last relay.Position, moved <-chan struct{}) {
+func (r *applied) Look() (last relay.Position, moved <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.moved == nil {

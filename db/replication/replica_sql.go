@@ -15,7 +15,7 @@ func becomeCopy(w *engine.Store) (at file.Replica, err error) {
 	if err := w.C.BeginWrite(); err != nil {
 		return at, err
 	}
-	if at, err = foundLog(w.C); err == nil {
+	if at, err = createLog(w.C); err == nil {
 		err = w.C.Commit()
 	}
 	if err != nil {

@@ -77,7 +77,7 @@ func (f *Following) Follow(w *engine.Store, h engine.Hooks) (engine.Log, error) 
 	}
 	w.Last, w.Ordered = at.Last, true
 	w.Add(l.Replica)
-	w.Add(&activation{w: w, replica: l.Replica, common: f.CommonRules})
+	w.Add(&ruleUpgrade{w: w, replica: l.Replica, common: f.CommonRules})
 	l.Propose = newProposer(w, f.Log, at.Log)
 	l.Propose.refusal = l.refusal
 	l.Propose.rules = func() int64 { return l.Replica.place.Load().Version }
@@ -86,8 +86,8 @@ func (f *Following) Follow(w *engine.Store, h engine.Hooks) (engine.Log, error) 
 }
 
 func (l *Replication) Enqueue(j engine.Job, of relay.MechaNumber) { l.Propose.enqueue(j, of) }
-func (l *Replication) Take() []engine.Op                          { return l.Follow.take() }
-func (l *Replication) Apply(ops []engine.Op)                      { l.Follow.apply(ops) }
+func (l *Replication) Take() []engine.QueuedJob                   { return l.Follow.take() }
+func (l *Replication) Apply(jobs []engine.QueuedJob)              { l.Follow.apply(jobs) }
 func (l *Replication) Time() int64                                { return l.Replica.File.At }
 func (l *Replication) Used(n relay.NonceHash) bool                { return l.Replica.used(n) }
 func (l *Replication) Waiting() (n int, oldest time.Time)         { return l.Propose.waiting() }
@@ -100,13 +100,13 @@ func (l *Replication) Start() {
 
 // Stop also proposes the note of what was removed last.
 func (l *Replication) Stop() {
-	moment, cancel := context.WithTimeout(context.Background(), l.Propose.Patience.Closing)
+	moment, cancel := context.WithTimeout(context.Background(), l.Propose.Timeouts.Closing)
 	defer cancel()
 	if l.w.Failed() != nil { // there will be no outcome
 		cancel()
 	}
 	settled := make(chan struct{})
-	l.w.FinishLater(&engine.ChoreJob{Done: func(error) { l.hooks.Settle(settled) }}, nil) // on the writer's goroutine
+	l.w.FinishLater(&engine.LocalJob{Done: func(error) { l.hooks.Settle(settled) }}, nil) // on the writer's goroutine
 	select {
 	case <-settled:
 	case <-moment.Done():
@@ -128,8 +128,8 @@ func (l *Replication) refusal() error {
 	if err := l.w.Failed(); err != nil {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
 	}
-	if l.w.Disk.Cramped.Load() {
-		return engine.ErrNoRoom(engine.ErrCramped)
+	if l.w.Disk.StartedFull.Load() {
+		return engine.ErrNoRoom(engine.ErrStartedFull)
 	}
 	if stuck := l.Follow.stuck.Load(); stuck != nil {
 		return *stuck
@@ -138,12 +138,12 @@ func (l *Replication) refusal() error {
 }
 
 func (l *Replication) Await(ctx context.Context, p relay.Position) error {
-	reach := &l.Replica.Reach
+	reach := &l.Replica.AppliedTo
 	last, moved := reach.Look()
 	if p <= last {
 		return nil
 	}
-	lag := time.NewTimer(engine.LongestLag)
+	lag := time.NewTimer(engine.MaxLag)
 	defer lag.Stop()
 	for p > last {
 		select {

@@ -19,8 +19,8 @@ import (
 // write puts these in force (relay.Activate). A program that does not know them stops there.
 const newestRules = 1
 
-// activation is the room that puts newer rules in force, once all nodes know them.
-type activation struct {
+// ruleUpgrade is the room that puts newer rules in force, once all nodes know them.
+type ruleUpgrade struct {
 	engine.Quiet
 	w        *engine.Store
 	replica  *Replica
@@ -31,7 +31,7 @@ type activation struct {
 
 // ready returns the newest rules that all nodes know, if they are newer than those in force and it
 // is this node's part to propose them; else 0.
-func (a *activation) ready() int64 {
+func (a *ruleUpgrade) ready() int64 {
 	w, r := a.w, a.replica
 	if a.proposed || a.common == nil || r.Knows <= r.File.Version || !w.Keeps() || time.Now().Before(a.rest) {
 		return 0
@@ -42,15 +42,15 @@ func (a *activation) ready() int64 {
 	return 0
 }
 
-func (a *activation) Due(time.Time) bool { return a.ready() > 0 }
+func (a *ruleUpgrade) Due(time.Time) bool { return a.ready() > 0 }
 
-func (a *activation) Do(now time.Time) {
+func (a *ruleUpgrade) Do(now time.Time) {
 	rules := a.ready()
 	if rules == 0 {
 		return
 	}
 	a.proposed = true
-	a.w.Proposes(engine.TaskOf(a.w.Table, &relay.Activate{At: now, Rules: rules}, func(_ engine.None, err error) {
+	a.w.Proposes(engine.WriteJobOf(a.w.Table, &relay.Activate{At: now, Rules: rules}, func(_ engine.None, err error) {
 		a.proposed, a.rest = false, time.Now().Add(engine.TasksEvery)
 		if err != nil {
 			a.w.Opts.Logger.Error("newer rules of the log were not put in force", "rules", rules, "error", err)

@@ -40,13 +40,13 @@ type Mark [16]byte
 
 // Options says which database the ring belongs to, and has the marks of its starts.
 type Options struct {
-	Store  uint64        // names the database; a ring of another one is emptied
-	Last   Mark          // the mark of the last start, as the database has it; zero: unknown
-	Mark   Mark          // the mark of this start; Last, if the database could not be written
-	Unused bool          // as far as the database knows, no server has run on it before
-	Skew   time.Duration // how far the timestamp of a request may be off in this run
-	Most   int64         // how many nonces the file may have, roughly; 0: no limit
-	Logger *slog.Logger
+	Store     uint64        // names the database; a ring of another one is emptied
+	Last      Mark          // the mark of the last start, as the database has it; zero: unknown
+	Mark      Mark          // the mark of this start; Last, if the database could not be written
+	Unused    bool          // as far as the database knows, no server has run on it before
+	Skew      time.Duration // how far the timestamp of a request may be off in this run
+	MaxNonces int64         // how many nonces the file may have, roughly; 0: no limit
+	Logger    *slog.Logger
 	// Found is called with the nonces of the ring, which may include some whose time is
 	// over. ends has the last second of the running time in which each must be refused.
 	// Found keeps the slices.
@@ -71,18 +71,18 @@ const Beginning = -24 * time.Hour
 
 // A Ring is an open ring. Its methods are safe for concurrent use.
 type Ring struct {
-	mu    sync.Mutex
-	path  string
-	file  *os.File // nil: the ring was dropped or closed
-	log   *slog.Logger
-	store uint64
-	head  header
-	most  int      // how many segments there may be
-	until []uint32 // for each segment, the last second for which one of its nonces is refused
-	slots segment  // the present segment; closed if it has no next slot
-	at    int      // its number
-	next  int      // its first free slot
-	last  uint32   // the second of the last entry
+	mu          sync.Mutex
+	path        string
+	file        *os.File // nil: the ring was dropped or closed
+	log         *slog.Logger
+	store       uint64
+	head        header
+	maxSegments int      // how many segments there may be
+	until       []uint32 // for each segment, the last second for which one of its nonces is refused
+	slots       segment  // the present segment; closed if it has no next slot
+	at          int      // its number
+	next        int      // its first free slot
+	last        uint32   // the second of the last entry
 }
 
 // Open opens the ring at path, or makes it, and reads the nonces that earlier processes
@@ -91,9 +91,9 @@ type Ring struct {
 // Only one process may have the ring open, so the caller must have the lock of the
 // database.
 func Open(path string, o Options) (*Ring, Past, error) {
-	r := &Ring{path: path, log: o.Logger, store: o.Store, most: math.MaxInt, at: -1, next: segmentSlots}
-	if o.Most > 0 {
-		r.most = int(o.Most/segmentSlots) + 16
+	r := &Ring{path: path, log: o.Logger, store: o.Store, maxSegments: math.MaxInt, at: -1, next: segmentSlots}
+	if o.MaxNonces > 0 {
+		r.maxSegments = int(o.MaxNonces/segmentSlots) + 16
 	}
 	f, err := openFile(path)
 	if err == nil {
@@ -253,7 +253,7 @@ func (r *Ring) advance(second uint32) error {
 		for i < len(r.until) && r.until[i] >= second {
 			i++
 		}
-		if i >= r.most {
+		if i >= r.maxSegments {
 			return ErrFull
 		}
 		if _, err := r.file.WriteAt(zeros[:], offset(i)); err != nil {

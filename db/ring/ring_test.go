@@ -240,7 +240,7 @@ func TestForgottenNoncesGiveTheirRoom(t *testing.T) {
 func TestTheRingHasABound(t *testing.T) {
 	b := mustOpen(t)
 	b.Close()
-	b.options.Most = 100
+	b.options.MaxNonces = 100
 	b.again()
 	n := 0
 	for ; n < 1<<20; n++ {

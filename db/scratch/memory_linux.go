@@ -7,7 +7,7 @@ import "syscall"
 func inMemory() string {
 	const root, tmpfs = "/dev/shm", 0x01021994 // TMPFS_MAGIC of statfs(2)
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(root, &s); err != nil || s.Type != tmpfs || int64(s.Bavail)*s.Bsize < least {
+	if err := syscall.Statfs(root, &s); err != nil || s.Type != tmpfs || int64(s.Bavail)*s.Bsize < minFree {
 		return ""
 	}
 	return root

@@ -36,9 +36,9 @@ func Dir(t testing.TB) string {
 // test program whose processes make their files by themselves can set TMPDIR to it.
 func Root() string { return inMemory() }
 
-// least is how many bytes must be free in memory. All tests that run at the same time use
+// minFree is how many bytes must be free in memory. All tests that run at the same time use
 // less than a tenth of it.
-const least = 2 << 30
+const minFree = 2 << 30
 
 // Memory returns a folder in memory, where a sync costs nothing, which is removed when the
 // test ends. The folder is on disk, like that of Dir with -long, where the system has no file

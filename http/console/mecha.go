@@ -256,7 +256,7 @@ func barsOf(ages []int) bars {
 	b := bars{Total: "0"}
 	sum, top, more := 0, 1, ""
 	for _, n := range ages {
-		if sum, top = sum+n, max(top, n); n == survey.MostCounted {
+		if sum, top = sum+n, max(top, n); n == survey.MaxCounted {
 			more = "+"
 		}
 	}
@@ -268,7 +268,7 @@ func barsOf(ages []int) bars {
 		if i >= 2 { // late
 			x.Tone = "bad"
 		}
-		if n == survey.MostCounted {
+		if n == survey.MaxCounted {
 			x.Amount += "+"
 		}
 		if x.Height = n * (plotHeight - 2) / top; n > 0 {

@@ -252,7 +252,7 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 func (c *Console) verdict(t *look.Trace) relay.Verdict {
 	t.Situation.Online = c.config.Live != nil && c.config.Live.Online(t.Message.Recipient)
 	t.Situation.LastSeen = c.lastSeen(t.Message.Recipient, t.Situation.LastSeen)
-	return relay.Judge(&t.Situation)
+	return relay.Decide(&t.Situation)
 }
 
 // rows returns the newest rows of the flow, the newest first; for a search, the newest messages

@@ -27,13 +27,13 @@ type Counts struct {
 	log     *slog.Logger
 	factors [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
 	perHour uint64            // fadeSteps in an hour, in 1/2³²
-	most    int               // words of a Mecha
+	limit   int               // words of a Mecha
 	room    int               // counts in all
 
 	mu       sync.RWMutex
 	position relay.Position     // of the last change that was applied
 	words    map[uint32][]count // by the word's hash, in the order of the Mechas
-	mechas   []taught           // by number
+	mechas   []mechaStats       // by number
 	wordsOf  [][]uint32         // hashes, by number of the Mecha
 	counts   int
 	newest   uint32 // the hour of the last exchange
@@ -48,8 +48,8 @@ type count struct {
 	crews  uint8  // from which the exchanges came
 }
 
-// taught is what is known of one Mecha besides its words.
-type taught struct {
+// mechaStats is what is known of one Mecha besides its words.
+type mechaStats struct {
 	exchanges uint32 // their weight
 	hour      uint32
 	crews     uint8 // the most crews that any word came from
@@ -63,7 +63,7 @@ const (
 // New makes the counts of what the source has. What was learned fades to one half in halfLife.
 func New(source Source, halfLife time.Duration, log *slog.Logger) *Counts {
 	perHour := math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))
-	l := &Counts{source: source, log: log, perHour: uint64(perHour), most: relay.MaxLearnedWords, room: maxCounts}
+	l := &Counts{source: source, log: log, perHour: uint64(perHour), limit: relay.MaxLearnedWords, room: maxCounts}
 	for i := range l.factors {
 		l.factors[i] = uint32(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << 16)))
 	}
@@ -126,10 +126,10 @@ func (l *Counts) apply(page []relay.Learned) bool {
 	changes.apply(l, long)
 	l.position = page[len(page)-1].Position
 	l.sum()
-	full := l.counts > l.room && l.most > 1
+	full := l.counts > l.room && l.limit > 1
 	l.mu.Unlock()
 	if full {
-		l.most /= 2
+		l.limit /= 2
 		l.forget()
 	}
 	return !full
@@ -148,7 +148,7 @@ func (l *Counts) sum() {
 }
 
 // exchanges is the part of a Mecha in total.
-func (l *Counts) exchanges(m *taught, now uint32) int64 {
+func (l *Counts) exchanges(m *mechaStats, now uint32) int64 {
 	if m.exchanges == 0 {
 		return 0
 	}
@@ -197,10 +197,10 @@ func (l *Counts) countsOf(m *relay.Learned) map[uint32]count {
 	for i := range words {
 		now = max(now, hourOf(words[i].At))
 	}
-	if len(words) > l.most { // else their order does not matter
+	if len(words) > l.limit { // else their order does not matter
 		words = slices.Clone(words)
 		slices.SortFunc(words, func(a, b relay.LearnedWord) int { return l.ahead(&a, &b, now) })
-		words = words[:l.most]
+		words = words[:l.limit]
 	}
 	best := make(map[uint32]*relay.LearnedWord, len(words))
 	for i := range words {
@@ -260,7 +260,7 @@ func (p *pageChanges) apply(l *Counts, long map[uint32][]count) {
 		m := &p.mechas[i]
 		n := int(m.Mecha)
 		if n >= len(l.mechas) {
-			l.mechas = append(l.mechas, make([]taught, n+1-len(l.mechas))...)
+			l.mechas = append(l.mechas, make([]mechaStats, n+1-len(l.mechas))...)
 			l.wordsOf = append(l.wordsOf, make([][]uint32, n+1-len(l.wordsOf))...)
 		}
 		for _, hash := range l.wordsOf[n] {
@@ -269,7 +269,7 @@ func (p *pageChanges) apply(l *Counts, long map[uint32][]count) {
 			}
 		}
 		l.counts -= len(l.wordsOf[n])
-		l.mechas[n], l.wordsOf[n] = taught{exchanges: weightOf(m.Exchanges), hour: hourOf(m.At)}, nil
+		l.mechas[n], l.wordsOf[n] = mechaStats{exchanges: weightOf(m.Exchanges), hour: hourOf(m.At)}, nil
 	}
 	for hash, added := range p.added {
 		list, merged := long[hash]

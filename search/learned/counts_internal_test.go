@@ -24,7 +24,7 @@ func TestWeightiestWordsAreKept(t *testing.T) {
 		m.Words = append(m.Words, w)
 	}
 	l := New(nil, relay.DefaultHalfLife, nil)
-	l.most = 15
+	l.limit = 15
 	kept := func() (list []uint32) {
 		for hash := range l.countsOf(&m) {
 			list = append(list, hash)

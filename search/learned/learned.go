@@ -49,7 +49,7 @@ func (l *Counts) Follow(ctx context.Context) error {
 		}
 		if !l.apply(page) {
 			l.log.Warn("the search index has no room for all that was learned: it keeps fewer words of each Mecha",
-				"words", l.most)
+				"words", l.limit)
 			after = 0
 		}
 		page, words = nil, 0

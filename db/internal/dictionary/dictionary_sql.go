@@ -40,7 +40,7 @@ func New(w *engine.Store) *Dictionary {
 }
 
 func (d *Dictionary) Begin(t *engine.Tx) {
-	d.w.LateWords.Begin()
+	d.w.TailStrings.Begin()
 	clear(d.words)
 	clear(d.Mechas)
 	clear(d.foundWords)
@@ -49,9 +49,9 @@ func (d *Dictionary) Begin(t *engine.Tx) {
 	t.FoundWords, t.FoundMechas = d.foundWords, d.foundMechas
 }
 
-func (d *Dictionary) Board(t *engine.Tx) error { return t.LateWords.Board(t.C, nil) }
+func (d *Dictionary) BeforeCommit(t *engine.Tx) error { return t.TailStrings.BeforeCommit(t.C, nil) }
 
-func (d *Dictionary) Arrived(t *engine.Tx) {
+func (d *Dictionary) AfterCommit(t *engine.Tx) {
 	w := d.w
 	w.Words.Drop(d.forgotten)
 	for text, id := range d.words {
@@ -69,7 +69,7 @@ func (d *Dictionary) Arrived(t *engine.Tx) {
 	if t.Changed&engine.EntriesChanged != 0 { // a Mecha may have been removed
 		w.Mechas.Forget()
 	}
-	t.LateWords.Arrived(0, nil, nil)
+	t.TailStrings.AfterCommit(0, nil, nil)
 }
 
 func (d *Dictionary) Forget() {
@@ -77,14 +77,14 @@ func (d *Dictionary) Forget() {
 	d.used.Forget()
 }
 
-func (d *Dictionary) Flush() { d.w.LateWords.Flush(d.w.MayWrite, d.w.CommitRows) }
+func (d *Dictionary) Flush() { d.w.TailStrings.Flush(d.w.MayWrite, d.w.CommitRows) }
 
 // Mecha returns the number of an address, 0 if it is not registered.
 func (d *Dictionary) Mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
 	if id, ok := d.Mechas[a]; ok {
 		return relay.MechaNumber(id), nil
 	}
-	id, err := t.Lookups.Mechas.Find(t.C, a)
+	id, err := t.Caches.Mechas.Find(t.C, a)
 	if err == nil && id != 0 {
 		d.Mechas[a] = id
 	}
@@ -97,7 +97,7 @@ func (d *Dictionary) Intern(t *engine.Tx, text string) (int64, error) {
 	id, ok := d.words[text]
 	if !ok {
 		var err error
-		if id, err = t.Lookups.Words.Find(t.C, text); err != nil {
+		if id, err = t.Caches.Words.Find(t.C, text); err != nil {
 			return 0, err
 		}
 	}
@@ -155,9 +155,9 @@ func (d *Dictionary) AddWord(t *engine.Tx, text string) (id int64, err error) {
 	d.words[text] = id
 	d.used.Put(id, p, 1)
 	if w := (names.HashedWord{Hash: t.IDs.WordHash(text), ID: id}); t.Store.Opts.Serve {
-		t.LateWords.Expect(w)
+		t.TailStrings.Expect(w)
 	} else {
-		err = t.LateWords.InsertOne(t.C, w)
+		err = t.TailStrings.InsertOne(t.C, w)
 	}
 	return id, err
 }
@@ -179,9 +179,9 @@ func (room *Dictionary) RemoveWord(t *engine.Tx, id int64, text string) error {
 // some of them. If they are far more than a server leaves, it indexes them at once, a part at a
 // time.
 func (d *Dictionary) StartIndex() error {
-	w, most := d.w, 4*names.WordSegment
-	if w.Cramped { // nothing can be written
-		most = -1 // any number
+	w, limit := d.w, 4*names.WordSegment
+	if w.StartedFull { // nothing can be written
+		limit = -1 // any number
 	}
 	for {
 		after, err := w.C.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
@@ -189,17 +189,17 @@ func (d *Dictionary) StartIndex() error {
 			return err
 		}
 		n := 0
-		err = w.LateWords.Start(after, func(add func(names.HashedWord)) error {
-			r := w.C.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(most))
+		err = w.TailStrings.Start(after, func(add func(names.HashedWord)) error {
+			r := w.C.Query("SELECT id, text FROM word WHERE id > ? ORDER BY id LIMIT ?", after, int64(limit))
 			for ; r.Next(); n++ {
 				add(names.HashedWord{Hash: w.IDs.WordHash(r.Text(1)), ID: r.Int(0)})
 			}
 			return r.Close()
 		})
-		if err != nil || n != most {
+		if err != nil || n != limit {
 			return err
 		}
-		if err := w.LateWords.InsertNow(w.C); err != nil {
+		if err := w.TailStrings.InsertNow(w.C); err != nil {
 			return err
 		}
 	}

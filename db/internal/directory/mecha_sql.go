@@ -31,7 +31,7 @@ func (d *Directory) Suggest(err error, a relay.Address, caller relay.KeyNumber) 
 		return err
 	}
 	t := d.w.Readers.Scan(d.keys.mechaOf(caller))
-	t.Most = 1
+	t.MaxWaiting = 1
 	_ = d.w.ReadIn(context.Background(), t, func(x *engine.Rx) error {
 		var viewer relay.Address
 		_, err := x.C.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },

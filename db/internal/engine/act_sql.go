@@ -7,7 +7,7 @@ import (
 	"relay/db/relay"
 )
 
-// Administer is do for a write that an operator makes. If Options.By says who that is,
+// Administer is Do for a write that an operator makes. If Options.By names the operator,
 // the audit log gets a row in the same transaction.
 func Administer[O any, W relay.Write](w *Store, write W) (o O, err error) {
 	if w.Opts.By == (relay.Actor{}) {
@@ -29,8 +29,8 @@ func (w *Store) Act(by relay.Actor, write relay.Write) (any, error) {
 	return outcome, err
 }
 
-// Act applies the write of an act and notes it. Its outcome is that of the write, nil if
-// the write has none.
+// Act applies the write of an act, notes it, and returns the outcome of the write, or
+// nil.
 func (t *Tx) Act(a *relay.Act) (outcome any, err error) {
 	n := relay.NotedAct{At: a.When(), By: a.By, What: a.What, Detail: a.Detail}
 	if a.Write != nil {

@@ -8,20 +8,21 @@ import (
 )
 
 // The times of positions never decrease (PROTOCOL §1). So after the clock was ahead, the
-// order's time stands still until the clock has caught up, and until then a message has a
-// created_at that is later than its acceptance. The table clock_ahead notes, about once
-// for each minute of such a time, which position a write got at which time of the
-// clock. With it, "until" and the 24 hours of an Idempotency-Key follow the right clock.
+// order's time stays constant until the clock has caught up, and until then the
+// created_at of a message is later than its acceptance. The table clock_ahead notes,
+// about once for each minute of such a time, which position a write got at which time of
+// the clock. With it, "until" and the 24 hours of an Idempotency-Key follow the right
+// clock.
 
 const (
-	leastAhead = time.Second // how far a position must be ahead of its write to be noted
-	AheadEvery = time.Minute // how far apart two notes are
-	saidAhead  = time.Minute // how far the order must be ahead of the clock for a line in the log
+	minAhead       = time.Second // how far a position must be ahead of its write to be noted
+	AheadEvery     = time.Minute // how far apart two notes are
+	minLoggedAhead = time.Minute // how far the order must be ahead of the clock for a line in the log
 )
 
-// aheadOf notes that a write got a position whose time is ahead of the write's.
+// aheadOf notes that a write got a position whose time is ahead of the write's time.
 func (t *Tx) aheadOf(p relay.Position, at time.Time) {
-	if t.ahead.position == 0 && p.Time().Sub(at) >= leastAhead {
+	if t.ahead.position == 0 && p.Time().Sub(at) >= minAhead {
 		t.ahead = aheadRow{p, at}
 	}
 }
@@ -86,17 +87,17 @@ func Accepted(x *Rx, p relay.Position) (time.Time, error) {
 	return p.Time(), nil
 }
 
-// sayAhead logs that the order's time is ahead of the clock, and when the clock has
+// logAhead logs that the order's time is ahead of the clock, and when the clock has
 // caught up.
-func (w *Store) sayAhead() {
+func (w *Store) logAhead() {
 	ahead := w.Last.Time().Sub(w.Opts.Now())
 	switch {
-	case ahead > saidAhead && !w.saidAhead:
-		w.saidAhead = true
+	case ahead > minLoggedAhead && !w.aheadLogged:
+		w.aheadLogged = true
 		w.Opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up",
 			"behind", ahead.Round(time.Second), "until", relay.FormatTime(w.Last.Time()))
-	case ahead <= 0 && w.saidAhead:
-		w.saidAhead = false
+	case ahead <= 0 && w.aheadLogged:
+		w.aheadLogged = false
 		w.Opts.Logger.Info("the clock has caught up with the newest message: created_at goes on")
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// A goroutine copies the write-ahead log into the database, on its own connection,
-// while the writer goes on (a PASSIVE checkpoint makes nobody wait). Little is left
-// then. The writer copies that itself, between two transactions, after which SQLite
-// restarts the log at its beginning. So the log stays near copyAfterPages, and no
-// commit waits for a whole checkpoint. A writer that is faster than the disk waits
-// when the log has maxLogPages.
+// A goroutine copies the write-ahead log into the database, on its own connection, while
+// the writer continues (a PASSIVE checkpoint blocks no one). The writer copies the little
+// that is left between two transactions. SQLite then restarts the log at its beginning.
+// So the log stays near copyAfterPages, and no commit waits for a whole checkpoint. A
+// writer that is faster than the disk waits when the log has maxLogPages.
 const (
 	copyAfterPages = 2000 // pages of 4 KiB in the log after which it is copied
 	maxLogPages    = 8000 // pages in the log after which the writer waits for the copy
@@ -32,8 +31,8 @@ const (
 )
 
 // checkpoints is the writer's part of copying the log. As background work, it copies the
-// pages that other processes wrote, even if few follow, because a compact command
-// gives space back only when its pages are copied.
+// pages that other processes wrote, even if few follow, because a compact command frees
+// space only when its pages are copied.
 type checkpoints struct {
 	w          *Store
 	readers    *readers.Pool
@@ -43,9 +42,9 @@ type checkpoints struct {
 	running    bool          // the copying goroutine is at work
 	started    time.Time     // when that goroutine was started last, by the real clock
 	CopySoon   bool          // another process has written to the log
-	checked    time.Time     // when do ran last, by the real clock
+	checked    time.Time     // when Do ran last, by the real clock
 	heldInVain time.Time     // when holding the readers did not help
-	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: none does
+	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns, or 0
 }
 
 func newCheckpoints(w *Store, pool *readers.Pool) checkpoints {

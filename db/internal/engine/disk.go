@@ -13,16 +13,16 @@ import (
 // Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
 // a write finds room again. Only the writer's goroutine uses the fields below low.
 type disk struct {
-	Cramped   atomic.Bool // the writer had no room to open the file (cramped.go); no messages are accepted
-	Low       atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
-	Folder    string
-	floor     int64 // bytes; 0: no limit
-	log       *slog.Logger
-	checked   time.Time // by the real clock
-	below     bool      // free space is below the floor
-	fullSince time.Time // since when writes have failed because the disk is full; zero: it is not
-	fullLast  time.Time // when the latest of them failed
-	changes   int64     // Conn.Changes when the disk was found full last
+	StartedFull atomic.Bool // the writer had no room to open the file (started_full.go); no messages are accepted
+	Low         atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
+	Folder      string
+	floor       int64 // bytes; 0: no limit
+	log         *slog.Logger
+	checked     time.Time // by the real clock
+	below       bool      // free space is below the floor
+	fullSince   time.Time // since when writes have failed because the disk is full; zero: it is not
+	fullLast    time.Time // when the latest of them failed
+	changes     int64     // Conn.Changes when the disk was found full last
 }
 
 const (
@@ -45,7 +45,7 @@ func (d *disk) Check() {
 		free, err := platform.FreeDisk(d.Folder)
 		below = err == nil && free < d.floor
 	}
-	d.Low.Store(below || d.Cramped.Load())
+	d.Low.Store(below || d.StartedFull.Load())
 	switch {
 	case below && !d.below:
 		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, acknowledgements and reads go on",

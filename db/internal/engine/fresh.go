@@ -20,8 +20,8 @@ func ErrNotCurrent(detail string) error {
 	return e
 }
 
-// LongestLag is for how long a read waits for a message that this node does not have yet.
-const LongestLag = 2 * time.Second
+// MaxLag is for how long a read waits for a message that this node does not have yet.
+const MaxLag = 2 * time.Second
 
 // AwaitMessage waits for a message that another node has accepted, and this one does not have
 // yet, so that a client can read what it has written, whichever node it asks. Ids are keyed

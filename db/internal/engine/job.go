@@ -2,46 +2,46 @@ package engine
 
 import "relay/db/relay"
 
-// A Job is a part of a transaction of the writer: a write, whose effect all copies of
-// the store share, or a chore, whose rows are local to this process.
+// A Job is a part of a transaction of the writer: a write, whose effect all copies of the
+// store share, or a local write, whose rows this process alone has.
 type Job interface {
 	// Apply decides and writes on the open transaction. A *relay.Error other than
 	// Internal refuses the job, which then must have written nothing. Any other error
-	// fails the transaction. apply is called again if the transaction is made again.
+	// fails the transaction. Apply is called again if the transaction is made again.
 	Apply(t *Tx) error
 	// Finish is called once, from the writer's goroutine, after the commit. It must
 	// not block.
 	Finish(err error)
 	// Size is roughly the bytes that the job adds to a transaction.
 	Size() int
-	// Shared is the write; nil for a chore.
+	// Shared is the write, or nil for a local write.
 	Shared() relay.Write
 }
 
-// Op is a job in the queue or in a transaction, with its error.
-type Op struct {
+// QueuedJob is a job in the queue or in a transaction, with its error.
+type QueuedJob struct {
 	Job     Job
 	Err     error
 	spoiled bool // the job cannot be applied, so the transaction is made without it
 }
 
-// A Task is the job of a write. decide is that of its kind.
-type Task[W relay.Write, O any] struct {
+// A WriteJob is the job of a write. Decide decides writes of its kind.
+type WriteJob[W relay.Write, O any] struct {
 	write   W
 	Decide  func(*Tx, W) (O, error)
 	Outcome O
 	err     error
-	done    func(O, error) // called at the end; nil: ended is closed instead
+	done    func(O, error) // called at the end; if nil, ended is closed instead
 	ended   chan struct{}
 }
 
-func (j *Task[W, O]) Apply(t *Tx) (err error) {
-	t.Now = j.write.When() // a write is judged by its own time, not by the clock
+func (j *WriteJob[W, O]) Apply(t *Tx) (err error) {
+	t.Now = j.write.When() // a write is evaluated at its own time, not by the clock
 	j.Outcome, err = j.Decide(t, j.write)
 	return err
 }
 
-func (j *Task[W, O]) Finish(err error) {
+func (j *WriteJob[W, O]) Finish(err error) {
 	if j.done != nil {
 		j.done(j.Outcome, err)
 		return
@@ -50,26 +50,26 @@ func (j *Task[W, O]) Finish(err error) {
 	close(j.ended)
 }
 
-func (j *Task[W, O]) Size() int           { return j.write.Size() }
-func (j *Task[W, O]) Shared() relay.Write { return j.write }
+func (j *WriteJob[W, O]) Size() int           { return j.write.Size() }
+func (j *WriteJob[W, O]) Shared() relay.Write { return j.write }
 
-func (j *Task[W, O]) Become(w relay.Write) { j.write = w.(W) }
+func (j *WriteJob[W, O]) Become(w relay.Write) { j.write = w.(W) }
 
-// Do queues a write and waits for its commit. It takes no context, because a queued
-// write is applied even if its caller stops waiting. O is the outcome of its kind.
+// Do queues a write and waits for its commit. It takes no context, because a queued write
+// is applied even if its caller stops waiting. O is the type of its outcome.
 func Do[O any, W relay.Write](w *Store, write W) (O, error) {
-	j := TaskOf[O](w.Table, write, nil)
+	j := WriteJobOf[O](w.Table, write, nil)
 	j.ended = make(chan struct{})
 	w.QueueFor(j)
 	<-j.ended
 	return j.Outcome, j.err
 }
 
-// Then is do without waiting. done is called from the writer's goroutine, for the writes
-// of one key in the order of the calls, and must not block. If the queue takes no more,
-// then calls done itself.
+// Then queues a write and returns. The writer's goroutine calls done, for the writes of
+// one key in the order of the calls; done must not block. If the queue is full, Then
+// calls done itself.
 func Then[O any, W relay.Write](w *Store, write W, done func(O, error)) {
-	w.QueueFor(TaskOf(w.Table, write, done))
+	w.QueueFor(WriteJobOf(w.Table, write, done))
 }
 
 // QueueFor queues the job of a write, in the turn of the Mecha whose key made it.
@@ -81,26 +81,27 @@ func (w *Store) QueueFor(j Job) {
 	w.Enqueue(j, of)
 }
 
-// None is the outcome of writes that have no answer.
+// None is the outcome of writes without an answer.
 type None struct{}
 
-// A Chore is a change that is local to this process: notes, answers to searches. It
-// has no place in the shared order, and other copies of the store do not have it.
-type Chore interface {
-	Apply(t *Tx) error // as that of job
-	Size() int         // as that of job
+// A LocalWrite stores rows of this process alone, such as notes and answers to searches.
+// It has no place in the shared order, and other copies of the store do not have its
+// rows.
+type LocalWrite interface {
+	Apply(t *Tx) error // as in Job
+	Size() int         // as in Job
 }
 
-// ChoreJob is the job of a chore.
-type ChoreJob struct {
-	Chore
+// LocalJob is the job of a local write.
+type LocalJob struct {
+	LocalWrite
 	Done func(error)
 }
 
-func (j *ChoreJob) Finish(err error)    { j.Done(err) }
-func (j *ChoreJob) Shared() relay.Write { return nil }
+func (j *LocalJob) Finish(err error)    { j.Done(err) }
+func (j *LocalJob) Shared() relay.Write { return nil }
 
-// Submit queues a chore for a Mecha; 0 is the relay itself. done is called as then calls it.
-func (w *Store) Submit(c Chore, of relay.MechaNumber, done func(error)) {
-	w.Enqueue(&ChoreJob{c, done}, of)
+// Submit queues a local write for a Mecha; 0 is the relay itself. done is called as by Then.
+func (w *Store) Submit(c LocalWrite, of relay.MechaNumber, done func(error)) {
+	w.Enqueue(&LocalJob{c, done}, of)
 }

@@ -52,10 +52,10 @@ func newMeasures() *Measures {
 }
 
 // began measures the writes of a transaction that begins now, by the store's clock.
-func (m *Measures) began(ops []Op, now time.Time) {
-	m.Writes.ObserveSize(len(ops))
-	for i := range ops {
-		if w := ops[i].Job.Shared(); w != nil {
+func (m *Measures) began(jobs []QueuedJob, now time.Time) {
+	m.Writes.ObserveSize(len(jobs))
+	for i := range jobs {
+		if w := jobs[i].Job.Shared(); w != nil {
 			m.Queued.Observe(now.Sub(w.When()))
 			return // the others came later
 		}
@@ -82,9 +82,9 @@ func (m *Measures) Committed(t *Tx) {
 
 // changes reports whether a transaction of these ops changes something, so that its commit
 // waits for the disk.
-func changes(ops []Op) bool {
-	for i := range ops {
-		if ops[i].Err == nil {
+func changes(jobs []QueuedJob) bool {
+	for i := range jobs {
+		if jobs[i].Err == nil {
 			return true
 		}
 	}

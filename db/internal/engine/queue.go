@@ -9,22 +9,22 @@ import (
 
 const (
 	MaxQueue      = 16 << 10 // jobs that wait
-	MaxBatch      = 512      // jobs in a transaction that takes all that wait
+	MaxBatch      = 512      // jobs in a transaction that takes all waiting jobs
 	MaxBatchBytes = 8 << 20  // bytes of the jobs in such a transaction
 	CutBatch      = 128      // jobs in a transaction that leaves some waiting; it is short, because they wait for its end
 	cutBytes      = 2 << 20  // bytes of the jobs in such a transaction; a single job may have more
 )
 
-// Queue has the jobs that wait for the writer, or for the log of several nodes.
-type Queue = turn.Queue[relay.MechaNumber, Op]
+// Queue holds the jobs that wait for the writer, or for the log of a cluster.
+type Queue = turn.Queue[relay.MechaNumber, QueuedJob]
 
-// NewQueue returns a queue of which a transaction takes up to most jobs, of up to room bytes.
-func NewQueue(most, room int) Queue {
+// NewQueue returns a queue from which a transaction takes up to limit jobs, of up to room bytes.
+func NewQueue(limit, room int) Queue {
 	return turn.NewQueue[relay.MechaNumber,
-		Op](MaxQueue, turn.Batch{Items: most, Bytes: room}, turn.Batch{Items: CutBatch, Bytes: cutBytes}, errTooManyWrites)
+		QueuedJob](MaxQueue, turn.Batch{Items: limit, Bytes: room}, turn.Batch{Items: CutBatch, Bytes: cutBytes}, errTooManyWrites)
 }
 
-// errTooManyWrites refuses a write of a Mecha that has its share of the places, or if no
+// errTooManyWrites refuses a write if its Mecha has its share of the places, or if no
 // place is free.
 func errTooManyWrites(own int) error {
 	e := relay.Errorf(relay.Overloaded, "too many writes are waiting")

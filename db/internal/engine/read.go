@@ -13,7 +13,7 @@ import (
 // Rx is a transaction that reads one state of the file.
 type Rx struct {
 	C *sqlite.Conn
-	*names.Lookups
+	*names.Caches
 	Now time.Time // messages whose ExpiresAt is not later count as expired
 	// The texts that a tx has read by their numbers, for the caches; nil if nothing is written.
 	FoundWords  map[int64]string

@@ -20,20 +20,20 @@ func (w *Store) Start() error {
 		return nil
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
-	// durable before the relay shows them to clients again. For a cramped server,
-	// OpenFull has synced the log.
-	if !w.Cramped {
+	// durable before the relay shows them to clients again. If the disk is full, OpenFull
+	// has synced the log.
+	if !w.StartedFull {
 		if err := w.copyLog(); err != nil {
 			return err
 		}
 	}
-	w.sayAhead()
+	w.logAhead()
 	return nil
 }
 
-// copyLog makes what the log has durable: it copies the log into the database, or syncs
-// the log where that is not possible. It does not wait for other processes that read,
-// because Litestream reads at all times.
+// copyLog makes the log durable: it copies the log into the database, or syncs the log if
+// that is not possible. It does not wait for readers in other processes, because
+// Litestream reads at all times.
 func (w *Store) copyLog() error {
 	held, err := w.C.CopyLog()
 	if sqlite.IsDiskFull(err) {

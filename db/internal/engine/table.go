@@ -10,15 +10,15 @@ type Table [relay.Kinds]row
 
 // row is a row of the table: a *kind.
 type row interface {
-	// Job makes the job of a write. done gets the outcome; nil if the kind is silent.
+	// Job makes the job of a write. done gets the outcome, or nil if the kind is silent.
 	Job(write relay.Write, done func(outcome any, err error)) Job
-	// Caller returns the key whose turn in the queue a write takes, and the nonce that it uses
-	// up; 0 and 0 for the relay's own.
+	// Caller returns the key in whose turn a write is queued, and the nonce that it uses up.
+	// For the relay's own writes both are 0.
 	Caller(write relay.Write) (relay.KeyNumber, relay.NonceHash)
 	// act applies a write that an operator makes, and completes the note for the audit log.
 	// noted is false if there is nothing to note.
 	act(t *Tx, write relay.Write, n *relay.NotedAct) (outcome any, noted bool, err error)
-	// DecidesKeys reports whether a write of the kind decides which keys work.
+	// decidesKeys reports whether a write of the kind decides which keys work.
 	decidesKeys() bool
 }
 
@@ -27,13 +27,13 @@ type Kind[W relay.Write, O any] struct {
 	// Decide applies the write and returns its outcome, which depends on the store's state and
 	// the write alone.
 	Decide func(*Tx, W) (O, error)
-	Silent bool // the outcome is the store's own business: Apply returns nil
-	// By returns the key and the nonce of a client's request; nil: no client makes such writes.
+	Silent bool // the store alone uses the outcome: Apply returns nil
+	// By returns the key and the nonce of a client's request; nil if no client makes such writes.
 	By func(W) (relay.KeyNumber, relay.NonceHash)
 	// Note completes the note of the audit log, and reports whether there is something to note;
-	// nil: no operator makes such writes.
+	// nil if no operator makes such writes.
 	Note func(W, O, *relay.NotedAct) bool
-	Keys bool // it decides which keys work
+	Keys bool // the writes decide which keys work
 }
 
 // Add adds the row of a kind.
@@ -50,8 +50,8 @@ func (all *Table) Of(write relay.Write) (row, error) {
 	return nil, relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 }
 
-// JobOf makes the job of a write of any kind. done is called as then calls it, with nil for
-// kinds that are silent. Error: Internal, for a kind that the store does not know.
+// JobOf makes the job of a write of any kind. done is called as by Then, with nil for a
+// silent kind. Error: Internal, for a kind that the store does not know.
 func (all *Table) JobOf(write relay.Write, done func(any, error)) (Job, error) {
 	r, err := all.Of(write)
 	if err != nil {
@@ -60,7 +60,7 @@ func (all *Table) JobOf(write relay.Write, done func(any, error)) (Job, error) {
 	return r.Job(write, done), nil
 }
 
-// Caller returns the key and the nonce of a write; 0 and 0 for nil.
+// Caller returns the key and the nonce of a write, or 0 and 0 for nil.
 func (all *Table) Caller(write relay.Write) (relay.KeyNumber, relay.NonceHash) {
 	if write == nil {
 		return 0, 0
@@ -81,13 +81,13 @@ func (all *Table) DecidesKeys(write relay.Write) bool {
 	return err == nil && r.decidesKeys()
 }
 
-// TaskOf makes the job of a write whose kind has outcomes of type O.
-func TaskOf[O any, W relay.Write](all *Table, write W, done func(O, error)) *Task[W, O] {
-	return &Task[W, O]{write: write, Decide: all[relay.KindOf(write)].(*Kind[W, O]).Decide, done: done}
+// WriteJobOf makes the job of a write whose kind has outcomes of type O.
+func WriteJobOf[O any, W relay.Write](all *Table, write W, done func(O, error)) *WriteJob[W, O] {
+	return &WriteJob[W, O]{write: write, Decide: all[relay.KindOf(write)].(*Kind[W, O]).Decide, done: done}
 }
 
 func (k *Kind[W, O]) Job(write relay.Write, done func(any, error)) Job {
-	return &Task[W, O]{write: write.(W), Decide: k.Decide, done: func(o O, err error) {
+	return &WriteJob[W, O]{write: write.(W), Decide: k.Decide, done: func(o O, err error) {
 		if k.Silent {
 			done(nil, err)
 			return
@@ -116,10 +116,10 @@ func (k *Kind[W, O]) act(t *Tx, write relay.Write, n *relay.NotedAct) (outcome a
 
 func (k *Kind[W, O]) decidesKeys() bool { return k.Keys }
 
-// NonceOf returns the nonce that a job uses up; 0 if it has none.
+// NonceOf returns the nonce that a job uses up, or 0.
 func (all *Table) NonceOf(j Job) relay.NonceHash {
-	if c, ok := j.(*ChoreJob); ok {
-		if s, ok := c.Chore.(Spender); ok {
+	if c, ok := j.(*LocalJob); ok {
+		if s, ok := c.LocalWrite.(Spender); ok {
 			return s.Spends()
 		}
 		return 0
@@ -128,5 +128,5 @@ func (all *Table) NonceOf(j Job) relay.NonceHash {
 	return n
 }
 
-// A Spender is a chore that uses a nonce up.
+// A Spender is a local write that uses up a nonce.
 type Spender interface{ Spends() relay.NonceHash }

@@ -9,63 +9,63 @@ import (
 	"relay/db/relay"
 )
 
-// Tx is the present transaction of the writer. Jobs read and write by it. Its other
-// fields are state that the writer takes over when the transaction has been committed.
+// Tx is the present transaction of the writer. Jobs read and write by it. The writer
+// takes over its other fields once the transaction is committed.
 type Tx struct {
 	Rx
 	Store      *Store
 	Last       relay.Position // the last position given out in the shared order
 	lastLocal  relay.Position // the last position given out to a local row
 	Brought    *relay.Commit  // the messages and changes for the listeners
-	Changed    Topic          // what else the listeners are to be told
+	Changed    Topic          // the other topics for the listeners
 	ahead      aheadRow
 	committing bool // COMMIT has begun: if it fails, its outcome is unknown
 }
 
 // begin begins the writer's next transaction, or makes the present one again.
 func (t *Tx) begin(w *Store) {
-	*t = Tx{Rx: Rx{C: w.C, Lookups: w.Lookups, Now: w.Opts.Now()}, Store: w, Last: w.Last, lastLocal: w.lastLocal,
+	*t = Tx{Rx: Rx{C: w.C, Caches: w.Caches, Now: w.Opts.Now()}, Store: w, Last: w.Last, lastLocal: w.lastLocal,
 		Brought: &relay.Commit{}}
 	for _, r := range w.Rooms {
 		r.Begin(t)
 	}
 }
 
-// Next tells which position a write of time at gets if it gets the next one.
+// Next returns the position that the next write gets if its time is at.
 func (t *Tx) Next(at time.Time) relay.Position { return max(t.Last+1, relay.PositionAt(at)) }
 
-// Position returns out the next position in the shared order, for a write of time at.
+// Position hands out the next position in the shared order, for a write of time at.
 func (t *Tx) Position(at time.Time) relay.Position {
 	t.Last = t.Next(at)
 	t.aheadOf(t.Last, at)
 	return t.Last
 }
 
-// LocalPosition returns out a position for a local row. It is greater than all positions
-// of the last commit, but not part of the shared order, which stays as it is.
+// LocalPosition hands out a position for a local row. It is greater than all positions of
+// the last commit, but not part of the shared order, which stays as it is.
 func (t *Tx) LocalPosition(at time.Time) relay.Position {
 	t.lastLocal = max(t.lastLocal+1, t.Last+1, relay.PositionAt(at))
 	return t.lastLocal
 }
 
-// Commit makes one transaction of ops, calls their finish, then calls the listeners.
-func (w *Store) Commit(ops []Op) {
-	err := w.Transact(ops)
+// Commit makes one transaction of jobs, calls their Finish, and then calls the listeners.
+func (w *Store) Commit(jobs []QueuedJob) {
+	err := w.Transact(jobs)
 	if err != nil {
 		err = w.Explain(err)
 		w.Measures.Failures.Add(1)
 	}
-	w.Release(ops, err)
+	w.Release(jobs, err)
 }
 
-// Release calls the finish of ops, and then the listeners, after transact.
-func (w *Store) Release(ops []Op, err error) {
+// Release calls the Finish of jobs, and then the listeners, after Transact.
+func (w *Store) Release(jobs []QueuedJob, err error) {
 	if err == nil {
-		// before finish, so that a key no longer works when its revocation returns
+		// before Finish, so that a key no longer works when its revocation returns
 		w.Listeners.tell(w.batch.Changed & KeysChanged)
 	}
-	for i := range ops {
-		o := &ops[i]
+	for i := range jobs {
+		o := &jobs[i]
 		if err != nil && !o.spoiled {
 			o.Err = err
 		}
@@ -82,27 +82,27 @@ func (w *Store) Release(ops []Op, err error) {
 	}
 }
 
-// attempt makes one transaction of ops. After an error, none of them is applied; but if
-// batch.committing is set, that is unknown. If one op cannot be applied, attempt marks
-// it as spoiled and makes the transaction again without it. Whether a write can be
-// applied depends on the state and the write alone, so every copy of the store leaves
-// out the same ones.
-func (w *Store) attempt(ops []Op) error {
+// tryCommit makes one transaction of jobs. After an error, none of them is applied; but
+// if batch.committing is set, that is unknown. If one job cannot be applied, tryCommit
+// marks it as spoiled and makes the transaction again without it. Whether a write can be
+// applied depends on the state and the write alone, so every copy of the store leaves out
+// the same ones.
+func (w *Store) tryCommit(jobs []QueuedJob) error {
 	for {
-		err := w.try(ops)
-		if err == nil || sqlite.IsOfMachine(err) || !w.spoil(ops, err) {
+		err := w.try(jobs)
+		if err == nil || sqlite.IsOfMachine(err) || !w.spoil(jobs, err) {
 			return err
 		}
 	}
 }
 
-// spoil marks the op whose apply returned err. It returns false if there is none.
-func (w *Store) spoil(ops []Op, err error) bool {
-	for i := range ops {
-		o := &ops[i]
+// spoil marks the job whose Apply returned err, and reports whether there is one.
+func (w *Store) spoil(jobs []QueuedJob, err error) bool {
+	for i := range jobs {
+		o := &jobs[i]
 		if !o.spoiled && o.Err == err {
 			w.Opts.Logger.Error("a write cannot be applied; its transaction is made again without it", "error", err,
-				"writes", len(ops))
+				"writes", len(jobs))
 			o.spoiled, o.Err = true, &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 			return true
 		}
@@ -110,32 +110,32 @@ func (w *Store) spoil(ops []Op, err error) bool {
 	return false
 }
 
-// try makes one transaction of the ops that are not spoiled.
-func (w *Store) try(ops []Op) error {
+// try makes one transaction of the jobs that are not spoiled.
+func (w *Store) try(jobs []QueuedJob) error {
 	t := &w.batch
 	t.begin(w)
 	if err := w.Failed(); err != nil {
 		return err
 	}
-	if w.Cramped {
-		return ErrCramped
+	if w.StartedFull {
+		return ErrStartedFull
 	}
 	began := time.Now()
-	w.Measures.began(ops, t.Now)
+	w.Measures.began(jobs, t.Now)
 	w.lock.wait()
 	defer w.lock.end()
 	if err := w.C.BeginWrite(); err != nil {
 		return err
 	}
 	w.lock.begin()
-	err := w.fill(t, ops)
+	err := w.fill(t, jobs)
 	if err == nil {
 		t.committing = true
-		err = w.sync(ops)
+		err = w.sync(jobs)
 	}
 	if err != nil {
 		w.C.Rollback()
-		w.forgetRead() // what was read in the transaction that failed
+		w.forgetRead() // which was read in the failed transaction
 		return err
 	}
 	w.Measures.Commit.Observe(time.Since(began))
@@ -144,9 +144,9 @@ func (w *Store) try(ops []Op) error {
 	return nil
 }
 
-// sync commits the transaction of ops, and measures how long that takes.
-func (w *Store) sync(ops []Op) error {
-	if !changes(ops) {
+// sync commits the transaction of jobs, and measures how long that takes.
+func (w *Store) sync(jobs []QueuedJob) error {
+	if !changes(jobs) {
 		return w.C.Commit()
 	}
 	began := time.Now()
@@ -156,12 +156,12 @@ func (w *Store) sync(ops []Op) error {
 }
 
 // fill applies the jobs, and has the rooms add their rows.
-func (w *Store) fill(t *Tx, ops []Op) error {
+func (w *Store) fill(t *Tx, jobs []QueuedJob) error {
 	if err := w.forgetStale(); err != nil {
 		return err
 	}
-	for i := range ops {
-		o := &ops[i]
+	for i := range jobs {
+		o := &jobs[i]
 		if o.spoiled {
 			continue
 		}
@@ -181,7 +181,7 @@ func (w *Store) fill(t *Tx, ops []Op) error {
 		}
 	}
 	for _, r := range w.Rooms {
-		if err := r.Board(t); err != nil {
+		if err := r.BeforeCommit(t); err != nil {
 			return err
 		}
 	}
@@ -199,9 +199,9 @@ func (w *Store) forgetRead() {
 func (t *Tx) publish() {
 	w := t.Store
 	w.Last, w.lastLocal = t.Last, t.lastLocal
-	w.sayAhead()
+	w.logAhead()
 	for _, r := range w.Rooms {
-		r.Arrived(t)
+		r.AfterCommit(t)
 	}
 }
 
@@ -212,7 +212,7 @@ func (w *Store) Explain(err error) error {
 		w.Fail(err)
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown",
 			Cause: err}
-	case errors.Is(err, ErrCramped):
+	case errors.Is(err, ErrStartedFull):
 		w.Disk.Low.Store(true)
 		return ErrNoRoom(err)
 	case sqlite.IsDiskFull(err):

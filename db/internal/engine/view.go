@@ -10,10 +10,10 @@ import (
 	"relay/db/relay"
 )
 
-// As returns the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
+// As returns the viewer of a Mecha, or of the relay itself (0). The Mecha waits for its turns.
 func (w *Store) As(of relay.MechaNumber) Turns { return Turns{w, of} }
 
-// Turns is a Mecha that reads.
+// Turns reads in the turns of a Mecha.
 type Turns struct {
 	w  *Store
 	of relay.MechaNumber
@@ -33,24 +33,24 @@ func (w *Store) In(t readers.Turn) func(context.Context, func(*Rx) error) error 
 }
 
 // ReadIn waits for the turn, and runs f in a read transaction on a connection of its lane.
-// Errors: those of take and of f.
+// Errors: those of Take and f.
 func (w *Store) ReadIn(ctx context.Context, t readers.Turn, f func(*Rx) error) error {
 	c, err := t.Take(ctx)
 	if err != nil {
 		return err
 	}
 	defer t.Give(c)
-	c.Until = time.Now().Add(longestRead)
+	c.Until = time.Now().Add(maxRead)
 	if err := c.Begin(); err != nil {
 		return w.readFault(err)
 	}
 	defer c.Rollback() // ends the transaction, even if f panics; it has no changes
-	return w.readFault(f(&Rx{C: c, Lookups: w.Lookups, Now: w.Opts.Now()}))
+	return w.readFault(f(&Rx{C: c, Caches: w.Caches, Now: w.Opts.Now()}))
 }
 
-// longestRead bounds a read of the server, because the log grows for as long as a read
+// maxRead bounds a read of the server, because the log grows for as long as a read
 // sees an old state of the file. Every read is a page, and takes milliseconds.
-const longestRead = 10 * time.Second
+const maxRead = 10 * time.Second
 
 // readFault passes on the error of a read, and stops the store if it is fatal.
 func (w *Store) readFault(err error) error {

@@ -11,26 +11,26 @@ import (
 )
 
 // watch is the goroutine that notices how other processes use the file: that they have
-// changed keys, Mechas or profiles, or do not give the write lock back. It has a connection
-// of its own and waits for no other goroutine. So a key is refused soon after its
-// revocation, even if the writer and the readers are busy.
+// changed keys, Mechas or profiles, or keep the write lock. It has a connection of its own
+// and waits for no other goroutine. So a key is refused soon after its revocation, even if
+// the writer and the readers are busy.
 type watch struct {
 	w    *Store
 	path string
-	c    *sqlite.Conn // nil before the first look
-	data int64        // PRAGMA data_version at the last look
-	keys int64        // the version of the keys at the last look: it grows with every change
+	c    *sqlite.Conn // nil before the first poll
+	data int64        // PRAGMA data_version at the last poll
+	keys int64        // the version of the keys at the last poll; it grows with every change
 
-	held     time.Time                 // since when another process has had the write lock; zero: none has it
+	held     time.Time                 // since when another process has had the write lock; zero if none has it
 	reported bool                      // held has been logged
-	Locked   atomic.Pointer[time.Time] // held, once it has been logged; nil: writes go through
+	Locked   atomic.Pointer[time.Time] // held, once it has been logged; nil while writes work
 
-	clock, passed time.Time // the store's clock and the machine's running time, at the last look
+	clock, passed time.Time // the store's clock and the machine's running time, at the last poll
 
-	grows time.Time // when watch last logged that the database's log grows; zero: it does not
+	grows time.Time // when watch last logged that the WAL grows; zero if it does not
 
-	// reports has the lines that are to be logged. A goroutine of its own logs them, because
-	// to find the name of a process can take seconds on a busy machine.
+	// reports has the lines that are to be logged. A separate goroutine logs them, because
+	// finding the name of a process can take seconds on a busy machine.
 	reports chan func()
 }
 
@@ -41,21 +41,21 @@ const (
 	lockedAfter = time.Second
 )
 
-// newWatch makes the watch of the file at path. At its first look it finds that
-// everything has changed.
+// newWatch makes the watch of the file at path. Its first poll finds that everything has
+// changed.
 func newWatch(w *Store, path string) *watch {
 	return &watch{w: w, path: path, data: -1, keys: -1, reports: make(chan func(), 16), clock: w.Opts.Now().Round(0),
 		passed: time.Now()}
 }
 
 // Open opens the connection. The start calls it, while the files are known to be in their
-// places. If the disk has no room for that, the next look tries again.
+// places. If the disk has no room for that, the next poll tries again.
 func (h *watch) Open() (err error) {
 	h.c, err = sqlite.Open(h.path, sqlite.Polling)
 	return err
 }
 
-// Run looks at the file several times a second until closed is.
+// Run polls the file several times a second until closed is closed.
 func (h *watch) Run(closed <-chan struct{}) {
 	defer func() {
 		if h.c != nil {
@@ -79,15 +79,15 @@ func (h *watch) Run(closed <-chan struct{}) {
 		case <-tick.C:
 		}
 		if h.w.Failed() == nil {
-			h.look()
+			h.poll()
 		}
 	}
 }
 
-// look tells the listeners of changes, and finds out whether the write lock is free. It
+// poll tells the listeners of changes, and finds out whether the write lock is free. It
 // cannot tell this process's own commits from others, so the listeners hear of those twice.
-func (h *watch) look() {
-	h.lookAtClock()
+func (h *watch) poll() {
+	h.checkClock()
 	if h.c == nil && h.Open() != nil {
 		return
 	}
@@ -97,12 +97,12 @@ func (h *watch) look() {
 		err = h.tell(data)
 	}
 	if err == nil && h.w.Opts.Serve {
-		err = h.lookAtLock(changed)
-		h.lookAtLog()
+		err = h.checkWriteLock(changed)
+		h.checkLog()
 	}
 	if err != nil && sqlite.IsFatal(err) {
 		h.w.Fail(err)
-	} // after any other error, the next look tries again
+	} // after any other error, the next poll tries again
 }
 
 // tell tells the listeners if keys have changed.
@@ -117,9 +117,9 @@ func (h *watch) tell(data int64) error {
 	return err
 }
 
-// lookAtLock finds out whether another process has the write lock. committed tells
-// that there was a commit since the last look: then the lock was free in between.
-func (h *watch) lookAtLock(committed bool) error {
+// checkWriteLock finds out whether another process has the write lock. committed says
+// that there was a commit since the last poll, so the lock was free in between.
+func (h *watch) checkWriteLock(committed bool) error {
 	since, err := h.lockedSince()
 	switch {
 	case err != nil:
@@ -139,9 +139,9 @@ func (h *watch) lookAtLock(committed bool) error {
 	return nil
 }
 
-// lockedSince returns a time since which another process has had the write lock; zero if none
-// has it. If the writer waits for the lock, another process has it. If the writer is idle,
-// lockedSince tries to take the lock.
+// lockedSince returns since when another process has had the write lock, or zero. If the
+// writer waits for the lock, another process has it. If the writer is idle, lockedSince tries
+// to take the lock.
 func (h *watch) lockedSince() (time.Time, error) {
 	if since, waits := h.w.lock.waits(); waits {
 		return since, nil
@@ -160,7 +160,7 @@ func (h *watch) lockedSince() (time.Time, error) {
 	return time.Time{}, err
 }
 
-// report logs that another process has the lock, and which one if that can be found.
+// report logs that another process has the lock, and which one if that can be found out.
 func (h *watch) report() {
 	since := h.held
 	h.reported = true
@@ -171,12 +171,12 @@ func (h *watch) report() {
 	})
 }
 
-// jump is how far the clock may go wrong between two looks before that is logged.
+// jump is how far the clock may deviate between two polls before that is logged.
 const jump = time.Minute
 
-// lookAtClock logs that the clock was set. The relay follows the clock nevertheless, because
+// checkClock logs that the clock was set. The relay follows the clock nevertheless, because
 // it cannot tell a wrong clock from a machine that has slept.
-func (h *watch) lookAtClock() {
+func (h *watch) checkClock() {
 	clock, passed := h.w.Opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
 	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
 		h.w.Opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock",
@@ -190,9 +190,9 @@ const (
 	stuckEvery = time.Minute
 )
 
-// lookAtLog logs that the log grows because another process reads an old state of the
+// checkLog logs that the WAL grows because another process reads an old state of the
 // file. It also logs the end of that.
-func (h *watch) lookAtLog() {
+func (h *watch) checkLog() {
 	stuck := h.w.Checkpoints.stuck.Load()
 	switch {
 	case stuck == 0 && !h.grows.IsZero():

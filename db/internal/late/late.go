@@ -59,7 +59,7 @@ type Options[P ~int64] struct {
 
 	Segment   int // items of a segment, or more
 	PerItem   int // rows that are inserted, at most, for every new item
-	Least     int // rows; fewer wait for the next transaction, unless they end a table
+	MinRows   int // rows; fewer wait for the next transaction, unless they end a table
 	ScanRatio int // a scan is cheaper than a list if one of so many items is wanted, or more; 0: never
 }
 

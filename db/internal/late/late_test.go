@@ -74,7 +74,7 @@ func open(t *testing.T, file *state) *store {
 	s.Index = late.New[letter](late.Options[int64]{
 		Tables:    []func(*sqlite.Conn, []late.Row[int64]) error{insert(byOwner), insert(byTopic), unread: nil},
 		Watermark: func(_ *sqlite.Conn, upto int64) error { s.next.upto = upto; return nil },
-		Segment:   segment, PerItem: perLetter, Least: least, ScanRatio: 4,
+		Segment:   segment, PerItem: perLetter, MinRows: least, ScanRatio: 4,
 	})
 	err := s.Start(file.upto, func(add func(letter)) error {
 		for _, at := range slices.Sorted(maps.Keys(file.letters)) {
@@ -95,7 +95,7 @@ func (s *store) write(commit bool, f func()) {
 	s.Begin()
 	s.next, s.removed, s.read, s.inserted = s.file.clone(), nil, nil, 0
 	f()
-	if err := s.Board(nil, s.removed); err != nil {
+	if err := s.BeforeCommit(nil, s.removed); err != nil {
 		s.Fatal(err)
 	}
 	if s.inserted > 1 {
@@ -106,7 +106,7 @@ func (s *store) write(commit bool, f func()) {
 			s.before = s.file.upto
 		}
 		s.file = s.next
-		s.Arrived(unread, s.read, s.removed)
+		s.AfterCommit(unread, s.read, s.removed)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestAnIndexThatWasNotStarted(t *testing.T) {
 	if want := []late.Row[int64]{{Of: 5, At: 1}, {Of: 5, At: 2}, {Of: 6, At: 2}}; !slices.Equal(rows, want) {
 		t.Error(rows)
 	}
-	s.Arrived(unread, nil, nil)
+	s.AfterCommit(unread, nil, nil)
 	s.Flush(func() bool { return true }, func() { t.Error("it writes") })
 }
 
@@ -294,7 +294,7 @@ func TestThePaceOfRows(t *testing.T) {
 	x := late.New[letter](late.Options[int64]{
 		Tables:    []func(*sqlite.Conn, []late.Row[int64]) error{insert, insert},
 		Watermark: func(*sqlite.Conn, int64) error { return nil },
-		Segment:   7, PerItem: 2, Least: 3, ScanRatio: 4,
+		Segment:   7, PerItem: 2, MinRows: 3, ScanRatio: 4,
 	})
 	if err := x.Start(0, func(func(letter)) error { return nil }); err != nil {
 		t.Fatal(err)
@@ -303,10 +303,10 @@ func TestThePaceOfRows(t *testing.T) {
 		rows = append(rows, 0)
 		x.Begin()
 		x.Expect(letter{at + 1, at % 5, 1})
-		if err := x.Board(nil, nil); err != nil {
+		if err := x.BeforeCommit(nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		x.Arrived(0, nil, nil)
+		x.AfterCommit(0, nil, nil)
 	}
 	if want := []int{0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 3, 3, 0, 4}; !slices.Equal(rows, want) {
 		t.Errorf("the transactions insert %v rows, want %v", rows, want)

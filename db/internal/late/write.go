@@ -79,15 +79,15 @@ func (x *Index[T, P]) next() {
 	}
 }
 
-// Board inserts rows of the segment, if enough are due. removed are the items that the
+// BeforeCommit inserts rows of the segment, if enough are due. removed are the items that the
 // transaction removes.
-func (x *Index[T, P]) Board(c *sqlite.Conn, removed []T) error {
+func (x *Index[T, P]) BeforeCommit(c *sqlite.Conn, removed []T) error {
 	x.tried = 0
 	if len(x.rest) == 0 {
 		return nil
 	}
 	n := len(x.rest[0].rows)
-	if x.due += x.PerItem * len(x.open); x.due < min(x.Least, n) {
+	if x.due += x.PerItem * len(x.open); x.due < min(x.MinRows, n) {
 		return nil
 	}
 	x.tried = min(x.due, n)
@@ -122,10 +122,10 @@ func (x *Index[T, P]) without(removed []T, rows []Row[P]) []Row[P] {
 	return slices.DeleteFunc(slices.Clone(rows), func(r Row[P]) bool { return gone[r.At] })
 }
 
-// Arrived notes what was committed: the expected items, the rows that Board has inserted, rows
+// AfterCommit notes what was committed: the expected items, the rows that Board has inserted, rows
 // that are not in a table any more, and items that were removed. When the segment is indexed,
 // and the next one is long enough, Arrived begins to insert that.
-func (x *Index[T, P]) Arrived(table int, dropped []Row[P], removed []T) {
+func (x *Index[T, P]) AfterCommit(table int, dropped []Row[P], removed []T) {
 	if x.collecting == nil {
 		return
 	}

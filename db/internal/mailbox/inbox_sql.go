@@ -90,12 +90,12 @@ func countOpen(x *engine.Rx, id relay.MechaNumber) (int, error) {
 	return int(all), err
 }
 
-// mostAhead bounds what a repeated request costs. More are hardly ever told apart.
-const mostAhead = 1000
+// maxAhead bounds what a repeated request costs. More are hardly ever told apart.
+const maxAhead = 1000
 
 // CountAhead counts the pending messages of a Mecha before a position, up to mostAhead.
 func CountAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int, error) {
-	pending, args, err := Pending(x, id, 0, mostAhead)
+	pending, args, err := Pending(x, id, 0, maxAhead)
 	if err != nil {
 		return 0, err
 	}

@@ -19,20 +19,20 @@ const (
 // FindJoined looks for the messages in [from, to) that have joined a conversation, and that
 // the index may lack.
 func FindJoined(x *engine.Rx, conversation int64, from, to relay.Position) (Unindexed, error) {
-	return findLate(x, Wanted{Conversation: conversation}, from, to)
+	return findInTail(x, Wanted{Conversation: conversation}, from, to)
 }
 
 // FindReplies looks for the messages after a position that answer a question, and that the
 // index may lack.
 func FindReplies(x *engine.Rx, question, after relay.Position) (Unindexed, error) {
-	return findLate(x, Wanted{Question: question}, after+1, math.MaxInt64)
+	return findInTail(x, Wanted{Question: question}, after+1, math.MaxInt64)
 }
 
-func findLate(x *engine.Rx, w Wanted, from, to relay.Position) (Unindexed, error) {
+func findInTail(x *engine.Rx, w Wanted, from, to relay.Position) (Unindexed, error) {
 	after, err := IndexedUpto(x)
 	u := Unindexed{Wanted: w, after: after}
 	if err == nil {
-		u.find(x.Late, from, to)
+		u.find(x.TailIndex, from, to)
 	}
 	return u, err
 }

@@ -26,11 +26,11 @@ var (
 	ScanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
-func NewLateMessages() *late.Index[names.Message, relay.Position] {
+func NewTailMessages() *late.Index[names.Message, relay.Position] {
 	return late.New[names.Message](late.Options[relay.Position]{
 		Tables: []func(*sqlite.Conn, []names.Row) error{sentTable.insert, joinedTable.insert, replyTable.insert,
 			insertReceived, names.InPending: nil},
-		Watermark: setIndexed, Segment: SegmentLength, PerItem: rowsPerMessage, Least: names.LeastRows, ScanRatio: ScanRatio,
+		Watermark: setIndexed, Segment: SegmentLength, PerItem: rowsPerMessage, MinRows: names.MinRows, ScanRatio: ScanRatio,
 	})
 }
 

@@ -34,19 +34,19 @@ func New(w *engine.Store) *Mailbox {
 }
 
 func (m *Mailbox) Begin(*engine.Tx) {
-	m.w.Lookups.Late.Begin()
+	m.w.Caches.TailIndex.Begin()
 	clear(m.counted)
 	m.settled, m.Removed = m.settled[:0], m.Removed[:0]
 }
 
-func (m *Mailbox) Board(t *engine.Tx) error { return t.Late.Board(t.C, m.Removed) }
+func (m *Mailbox) BeforeCommit(t *engine.Tx) error { return t.TailIndex.BeforeCommit(t.C, m.Removed) }
 
-func (m *Mailbox) Arrived(t *engine.Tx) {
+func (m *Mailbox) AfterCommit(t *engine.Tx) {
 	maps.Copy(m.pending, m.counted)
-	t.Late.Arrived(names.InPending, m.settled, m.Removed)
+	t.TailIndex.AfterCommit(names.InPending, m.settled, m.Removed)
 }
 
-func (m *Mailbox) Flush() { m.w.Lookups.Late.Flush(m.w.MayWrite, m.w.CommitRows) }
+func (m *Mailbox) Flush() { m.w.Caches.TailIndex.Flush(m.w.MayWrite, m.w.CommitRows) }
 
 // known returns the count of a Mecha's pending messages, if they were counted. Forget keeps
 // the counts, because other processes do not send or acknowledge.
@@ -59,4 +59,4 @@ func (m *Mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 
 // Unindexed returns how many messages the mailbox tables lack (package late). Safe for
 // concurrent use.
-func (m *Mailbox) Unindexed() int { return m.w.Lookups.Late.Missing() }
+func (m *Mailbox) Unindexed() int { return m.w.Caches.TailIndex.Missing() }

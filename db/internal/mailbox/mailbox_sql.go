@@ -55,7 +55,7 @@ func FindUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, 
 		return u, err
 	}
 	u.Wanted = Wanted{Mecha: id, pending: pending}
-	u.find(x.Late, from, to)
+	u.find(x.TailIndex, from, to)
 	return u, nil
 }
 
@@ -112,10 +112,10 @@ func (u Unindexed) Query(d relay.Direction, open, done bool, from, to relay.Posi
 // index would not have its message.
 func (room *Mailbox) Index(t *engine.Tx, m names.Message) error {
 	if t.Store.Opts.Serve {
-		t.Late.Expect(m)
+		t.TailIndex.Expect(m)
 		return nil
 	}
-	return t.Late.InsertOne(t.C, m)
+	return t.TailIndex.InsertOne(t.C, m)
 }
 
 // unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
@@ -138,7 +138,7 @@ func (room *Mailbox) unindex(t *engine.Tx, m names.Message) error {
 func (room *Mailbox) MarkDone(t *engine.Tx, m *relay.Message) error {
 	r := names.Row{Of: int64(m.Recipient), At: m.Position}
 	room.settled = append(room.settled, r)
-	if t.Late.Collects(names.InPending, r) {
+	if t.TailIndex.Collects(names.InPending, r) {
 		return nil
 	}
 	return t.C.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?",
@@ -149,11 +149,11 @@ func (room *Mailbox) MarkDone(t *engine.Tx, m *relay.Message) error {
 // or only some of them.
 func (room *Mailbox) StartIndex() error {
 	w := room.w
-	after, err := IndexedUpto(&engine.Rx{C: w.C, Lookups: w.Lookups})
+	after, err := IndexedUpto(&engine.Rx{C: w.C, Caches: w.Caches})
 	if err != nil {
 		return err
 	}
-	return w.Lookups.Late.Start(after, func(add func(names.Message)) error {
+	return w.Caches.TailIndex.Start(after, func(add func(names.Message)) error {
 		r := w.C.Query(`SELECT position, recipient, sender, coalesce(conversation, 0), coalesce(in_reply_to, 0), open
 			FROM message WHERE position > ? ORDER BY position`, int64(after))
 		for r.Next() {
@@ -171,19 +171,19 @@ func setIndexed(c *sqlite.Conn, upto relay.Position) error {
 
 // A lateTable is an index table whose rows never change. So they are inserted without
 // reading the messages again.
-type lateTable struct{ one, many string } // statements for one row and for atOnce
+type tailTable struct{ one, many string } // statements for one row and for atOnce
 
 const atOnce = 32 // rows in one statement
 
-var sentTable, joinedTable, replyTable = newLateTable("sent (mecha, position)"),
-	newLateTable("joined (conversation, position)"), newLateTable("reply (question, position)")
+var sentTable, joinedTable, replyTable = newTailTable("sent (mecha, position)"),
+	newTailTable("joined (conversation, position)"), newTailTable("reply (question, position)")
 
-func newLateTable(columns string) *lateTable {
+func newTailTable(columns string) *tailTable {
 	one := "INSERT OR IGNORE INTO " + columns + " VALUES (?, ?)"
-	return &lateTable{one: one, many: one + strings.Repeat(", (?, ?)", atOnce-1)}
+	return &tailTable{one: one, many: one + strings.Repeat(", (?, ?)", atOnce-1)}
 }
 
-func (l *lateTable) insert(c *sqlite.Conn, rows []names.Row) error {
+func (l *tailTable) insert(c *sqlite.Conn, rows []names.Row) error {
 	args := make([]any, 0, 2*atOnce)
 	for len(rows) > 0 {
 		n, text := atOnce, l.many

@@ -50,9 +50,9 @@ func deleteSent(t *engine.Tx, r names.Row) error {
 	return t.C.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.Of, int64(r.At))
 }
 
-// Unlister deletes the rows of removed messages. It gathers some thousands of messages
+// MailboxCleaner deletes the rows of removed messages. It gathers some thousands of messages
 // and then deletes their rows in the order of the tables, a piece with each call.
-type Unlister struct {
+type MailboxCleaner struct {
 	W              *engine.Store
 	waiting        []names.Message  // removed, and not yet begun
 	last           time.Duration    // when the latest of them was removed, in the running time
@@ -62,15 +62,15 @@ type Unlister struct {
 
 // These are variables, so that tests can have many pieces of few messages.
 var (
-	UnlistAtOnce = 8192 // messages that are gathered
-	UnlistPiece  = 256  // rows in a piece
+	CleanAtOnce = 8192 // messages that are gathered
+	CleanPiece  = 256  // rows in a piece
 )
 
-// UnlistAfter is after how long fewer messages are begun, if none has followed.
-const UnlistAfter = time.Second
+// CleanAfter is after how long fewer messages are begun, if none has followed.
+const CleanAfter = time.Second
 
 // Start reads the messages that an earlier process has left.
-func (u *Unlister) Start() error {
+func (u *MailboxCleaner) Start() error {
 	r := u.W.C.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
 	for r.Next() {
 		u.waiting = append(u.waiting, names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)),
@@ -80,23 +80,23 @@ func (u *Unlister) Start() error {
 }
 
 // Due reports whether rows should be deleted now.
-func (u *Unlister) Due(now time.Duration) bool {
-	return len(u.begun) > 0 || len(u.waiting) >= UnlistAtOnce || len(u.waiting) > 0 && now-u.last >= UnlistAfter
+func (u *MailboxCleaner) Due(now time.Duration) bool {
+	return len(u.begun) > 0 || len(u.waiting) >= CleanAtOnce || len(u.waiting) > 0 && now-u.last >= CleanAfter
 }
 
 // Left reports whether there are rows to delete.
-func (u *Unlister) Left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
+func (u *MailboxCleaner) Left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
 
 // Removed takes messages whose removal has been committed.
-func (u *Unlister) Removed(messages []names.Message, running time.Duration) {
+func (u *MailboxCleaner) Removed(messages []names.Message, running time.Duration) {
 	if len(messages) > 0 {
 		u.waiting, u.last = append(u.waiting, messages...), running
 	}
 }
 
 // begin begins with the messages that wait.
-func (u *Unlister) begin() {
-	n := min(len(u.waiting), UnlistAtOnce)
+func (u *MailboxCleaner) begin() {
+	n := min(len(u.waiting), CleanAtOnce)
 	for _, m := range u.waiting[:n] {
 		u.begun = append(u.begun, m.At)
 		u.received = append(u.received, names.Row{Of: int64(m.Recipient), At: m.At})
@@ -111,19 +111,19 @@ func (u *Unlister) begin() {
 }
 
 // An Unlisting is a piece of the work of an unlister, as a chore.
-type Unlisting struct {
-	U                     *Unlister
+type MailboxCleaning struct {
+	U                     *MailboxCleaner
 	received, sent, begun int // how many rows apply has deleted
 }
 
-func (l *Unlisting) Size() int { return 0 }
+func (l *MailboxCleaning) Size() int { return 0 }
 
-func (l *Unlisting) Apply(t *engine.Tx) error {
+func (l *MailboxCleaning) Apply(t *engine.Tx) error {
 	u := l.U
 	if len(u.begun) == 0 {
 		u.begin()
 	}
-	l.received, l.sent, l.begun = min(len(u.received), UnlistPiece), min(len(u.sent), UnlistPiece), 0
+	l.received, l.sent, l.begun = min(len(u.received), CleanPiece), min(len(u.sent), CleanPiece), 0
 	for _, r := range u.received[:l.received] {
 		if err := deleteReceived(t, r); err != nil {
 			return err
@@ -137,13 +137,13 @@ func (l *Unlisting) Apply(t *engine.Tx) error {
 	if l.received > 0 || l.sent > 0 {
 		return nil
 	}
-	l.begun = min(len(u.begun), 4*UnlistPiece)
+	l.begun = min(len(u.begun), 4*CleanPiece)
 	return t.C.Exec("DELETE FROM unlisted WHERE position IN (SELECT value FROM json_each(?))",
 		JSONList(u.begun[:l.begun], func(p relay.Position) relay.Position { return p }))
 }
 
 // Applied notes that a piece was committed.
-func (u *Unlister) Applied(l *Unlisting) {
+func (u *MailboxCleaner) Applied(l *MailboxCleaning) {
 	u.received, u.sent, u.begun = u.received[l.received:], u.sent[l.sent:], u.begun[l.begun:]
 	if len(u.begun) == 0 {
 		u.received, u.sent, u.begun = nil, nil, nil

@@ -238,13 +238,13 @@ func ErrRecipientOnly(what string) error {
 
 // NewestOf returns a query of the positions of the newest messages of a Mecha.
 func NewestOf(
-	x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, most int,
+	x *engine.Rx, id relay.MechaNumber, of relay.Direction, from relay.Position, limit int,
 ) (string, []any, error) {
 	u, err := mailbox.FindUnindexed(x, id, from, math.MaxInt64, false)
 	if err != nil {
 		return "", nil, err
 	}
-	pr := Range{from: from, To: math.MaxInt64, Limit: most, Unindexed: u}
+	pr := Range{from: from, To: math.MaxInt64, Limit: limit, Unindexed: u}
 	positions, args := pr.positions(relay.HistoryQuery{Mecha: id, Direction: of, Descending: true})
 	return positions, args, nil
 }

@@ -15,7 +15,7 @@ import (
 // End is false. Safe for concurrent use.
 func (m *Messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	t := m.w.Readers.Scan(q.Sender)
-	t.Most = readers.AnyNumber // for the same reason as in Stream
+	t.MaxWaiting = readers.AnyNumber // for the same reason as in Stream
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.ReceiptPage, error) { return receipts(x, q) })
 }
 

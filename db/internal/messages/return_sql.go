@@ -14,7 +14,7 @@ import (
 // although End is false. Safe for concurrent use.
 func (m *Messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	t := m.w.Readers.Point(q.Mecha)
-	t.Most = readers.AnyNumber // for the same reason as in Stream
+	t.MaxWaiting = readers.AnyNumber // for the same reason as in Stream
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.ReturnPage, error) { return returned(x, q) })
 }
 

@@ -16,7 +16,7 @@ import (
 func (m *Messages) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
 	t := m.w.Readers.Point(q.Mecha)
 	// the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
-	t.Most = readers.AnyNumber
+	t.MaxWaiting = readers.AnyNumber
 	return engine.Get(ctx, m.w.In(t), func(x *engine.Rx) (relay.StreamPage, error) { return stream(x, q) })
 }
 

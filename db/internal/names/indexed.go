@@ -47,6 +47,6 @@ func (m Message) Key(table int) (of int64, is bool) {
 // An Row is a row of an index table, of a Mecha, a conversation or a question.
 type Row = late.Row[relay.Position]
 
-// LeastRows is how many rows a transaction inserts at least, unless they end a table. It is a
+// MinRows is how many rows a transaction inserts at least, unless they end a table. It is a
 // variable, so that tests can have many segments of few messages.
-var LeastRows = 256
+var MinRows = 256

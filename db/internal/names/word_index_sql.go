@@ -30,10 +30,10 @@ func (w HashedWord) Position() int64 { return w.ID }
 // Key implements late.Item.
 func (w HashedWord) Key(int) (of int64, is bool) { return w.Hash, true }
 
-func newLateWords() *late.Index[HashedWord, int64] {
+func newTailStrings() *late.Index[HashedWord, int64] {
 	return late.New[HashedWord](late.Options[int64]{
 		Tables:    []func(*sqlite.Conn, []late.Row[int64]) error{insertHashes},
-		Watermark: setWordsIndexed, Segment: WordSegment, PerItem: rowsPerNewWord, Least: LeastRows,
+		Watermark: setWordsIndexed, Segment: WordSegment, PerItem: rowsPerNewWord, MinRows: MinRows,
 	})
 }
 
@@ -44,7 +44,7 @@ const (
 )
 
 // FindWord returns the number of a word in the state of the file that c sees; 0 if it has none.
-func (l *Lookups) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
+func (l *Caches) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 	var after int64
 	hash := l.IDs.WordHash(text)
 	_, err = c.Row(func(r *sqlite.Rows) { after, id = r.Int(0), r.Int(1) }, wordInIndex, hash, text)
@@ -52,7 +52,7 @@ func (l *Lookups) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 		return id, err
 	}
 	// Some of these may be of no word, because it was removed, or is not committed.
-	some, _, known := l.LateWords.Find(after, 0, math.MaxInt64, late.Key{Of: hash})
+	some, _, known := l.TailStrings.Find(after, 0, math.MaxInt64, late.Key{Of: hash})
 	for _, id := range some {
 		if is, err := c.Row(nil, "SELECT 1 FROM word WHERE id = ? AND text = ?", id, text); is || err != nil {
 			return id, err

@@ -15,7 +15,7 @@ import (
 // write: RateLimited, Overloaded, ShuttingDown, DatabaseLocked, DiskFull, StoreFailed,
 // Internal. Safe for concurrent use.
 func (p *Progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
-	p.judgeAck(a)
+	p.decideAck(a)
 	return engine.Do[relay.AckOutcome](p.w, a)
 }
 
@@ -23,12 +23,12 @@ func (p *Progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 // goroutine, in the order of the calls, and must not block. If the store takes no more
 // writes, done is called at once.
 func (p *Progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
-	p.judgeAck(a)
+	p.decideAck(a)
 	engine.Then(p.w, a, done)
 }
 
-// judgeAck sets the verdict of this machine.
-func (p *Progress) judgeAck(a *relay.Acknowledge) {
+// decideAck sets the verdict of this machine.
+func (p *Progress) decideAck(a *relay.Acknowledge) {
 	if relay.IsFinal(a.Status) {
 		a.Learns = p.lessons.Learns()
 	}

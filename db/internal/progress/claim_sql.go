@@ -29,7 +29,7 @@ func (p *Progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 	}
 	kept := claimed[:0]
 	turn := p.w.Readers.Scan(claimed[0].Recipient)
-	turn.Most = readers.AnyNumber // a refusal would leave the messages to nobody until the leases end
+	turn.MaxWaiting = readers.AnyNumber // a refusal would leave the messages to nobody until the leases end
 	err = p.w.ReadIn(ctx, turn, func(x *engine.Rx) error {
 		for _, m := range claimed {
 			body, found, err := messages.KeptPayload(x, m.Position)
@@ -268,12 +268,12 @@ func (room *Progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 	if err != nil {
 		return err
 	}
-	most, err := room.maxAttempts(t, m.Recipient, e)
+	limit, err := room.maxAttempts(t, m.Recipient, e)
 	if err != nil {
 		return err
 	}
 	p := t.Position(e.At)
-	if m.State != relay.Expired && most > 0 && a.Number >= most {
+	if m.State != relay.Expired && limit > 0 && a.Number >= limit {
 		room.spent++
 		return room.spend(t, m, p)
 	}
@@ -294,14 +294,14 @@ func (room *Progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 
 // maxAttempts returns how many attempts a Mecha makes at a message; 0: any number. Its
 // profile goes before the server's setting.
-func (p *Progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
-	most = e.MaxAttempts
+func (p *Progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (limit int, err error) {
+	limit = e.MaxAttempts
 	_, err = t.C.Row(func(r *sqlite.Rows) {
 		if !r.Null(0) {
-			most = int(r.Int(0))
+			limit = int(r.Int(0))
 		}
 	}, "SELECT json_extract(body, '$.max_attempts') FROM profile WHERE mecha = ?", int64(id))
-	return most, err
+	return limit, err
 }
 
 // attemptsSpent is the detail of the acknowledgement by which the relay gives a message up.

@@ -37,7 +37,7 @@ func newExpiry(w *engine.Store) dueTimes {
 	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(
 		now time.Time, done func(NextDue, error),
 	) engine.Job {
-		return engine.TaskOf(w.Table, &relay.ExpireDue{At: now}, done)
+		return engine.WriteJobOf(w.Table, &relay.ExpireDue{At: now}, done)
 	}}
 }
 
@@ -45,14 +45,14 @@ func newOverdue(w *engine.Store) dueTimes {
 	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(
 		now time.Time, done func(NextDue, error),
 	) engine.Job {
-		return engine.TaskOf(w.Table, &relay.NoteOverdue{At: now}, done)
+		return engine.WriteJobOf(w.Table, &relay.NoteOverdue{At: now}, done)
 	}}
 }
 
 func newReturns(w *engine.Store, maxAttempts int) dueTimes {
 	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, " +
 		"did not come again", act: func(now time.Time, done func(NextDue, error)) engine.Job {
-		return engine.TaskOf(w.Table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
+		return engine.WriteJobOf(w.Table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
 	}}
 }
 
@@ -84,7 +84,7 @@ func (d *dueTimes) Do(now time.Time) {
 	}
 	for i := 0; i < dueRounds && d.Due(now); i++ {
 		failed := false
-		d.w.Commit([]engine.Op{{Job: d.act(now, func(next NextDue, err error) {
+		d.w.Commit([]engine.QueuedJob{{Job: d.act(now, func(next NextDue, err error) {
 			if failed = err != nil; failed {
 				d.w.Opts.Logger.Error(d.fault, "error", err)
 				return

@@ -81,9 +81,9 @@ func (p *Progress) Begin(*engine.Tx) {
 	p.claimed, p.returned, p.spent = 0, 0, 0
 }
 
-func (p *Progress) Board(t *engine.Tx) error { return p.pushes.board(t) }
+func (p *Progress) BeforeCommit(t *engine.Tx) error { return p.pushes.beforeCommit(t) }
 
-func (p *Progress) Arrived(t *engine.Tx) {
+func (p *Progress) AfterCommit(t *engine.Tx) {
 	m := p.w.Measures
 	m.Claimed.Add(int64(p.claimed))
 	m.Returned.Add(int64(p.returned))
@@ -92,7 +92,7 @@ func (p *Progress) Arrived(t *engine.Tx) {
 	for id, at := range p.claimFrom {
 		p.Claims.Put(id, at, 1)
 	}
-	p.pushes.arrived(t)
+	p.pushes.afterCommit(t)
 }
 
 func (p *Progress) Due(time.Time) bool { return true }

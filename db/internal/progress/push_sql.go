@@ -78,7 +78,7 @@ func (p *pushNotes) flush() {
 	}
 }
 
-func (p *pushNotes) board(t *engine.Tx) error {
+func (p *pushNotes) beforeCommit(t *engine.Tx) error {
 	p.mu.Lock()
 	notes := p.notes
 	p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *pushNotes) board(t *engine.Tx) error {
 	return t.C.Exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
 }
 
-func (p *pushNotes) arrived(*engine.Tx) {
+func (p *pushNotes) afterCommit(*engine.Tx) {
 	if p.taken == 0 {
 		return
 	}
@@ -114,9 +114,9 @@ func packPushes(b []byte, row relay.Position, notes []Pushed) []byte {
 
 // ReadPushes calls f with the notes of rows of push, until there were so many notes; 0: with all.
 // It returns the position of the last row, and how many rows there were.
-func ReadPushes(r *sqlite.Rows, most int, f func(Pushed)) (last relay.Position, rows int, err error) {
+func ReadPushes(r *sqlite.Rows, limit int, f func(Pushed)) (last relay.Position, rows int, err error) {
 	notes := 0
-	for (most == 0 || notes < most) && r.Next() {
+	for (limit == 0 || notes < limit) && r.Next() {
 		last, rows = relay.Position(r.Int(0)), rows+1
 		err := unpackPushes(r.Blob(1), last, func(p Pushed) {
 			notes++

@@ -33,9 +33,9 @@ type Lane struct {
 
 // A Turn is the right of a Mecha to read in a lane, once the lane grants it.
 type Turn struct {
-	Lane *Lane
-	Of   relay.MechaNumber // 0: the relay itself, which has no share
-	Most int               // how many reads of the Mecha may wait
+	Lane       *Lane
+	Of         relay.MechaNumber // 0: the relay itself, which has no share
+	MaxWaiting int               // how many reads of the Mecha may wait
 }
 
 const AnyNumber = turn.Unbounded
@@ -58,7 +58,7 @@ func (l *Lane) open(path string, r sqlite.Role) error {
 // Errors: RateLimited, if too many reads of the Mecha wait already; ShuttingDown; the
 // error of ctx.
 func (t Turn) Take(ctx context.Context) (*sqlite.Conn, error) {
-	if err := t.Lane.Take(ctx, t.Of, t.Most); errors.Is(err, turn.ErrClosed) {
+	if err := t.Lane.Take(ctx, t.Of, t.MaxWaiting); errors.Is(err, turn.ErrClosed) {
 		return nil, ErrShuttingDown()
 	} else if err != nil {
 		return nil, err

@@ -62,8 +62,8 @@ func NewNonces(limit int64, now time.Time) *Nonces {
 // seconds returns the whole seconds since the start. It bounds them, because an
 // injected clock may say anything.
 func (n *Nonces) seconds(now time.Time) int32 {
-	const most = 1 << 30
-	return int32(min(max(int64(n.Elapsed(now)/time.Second), -most), most))
+	const limit = 1 << 30
+	return int32(min(max(int64(n.Elapsed(now)/time.Second), -limit), limit))
 }
 
 // running returns the running time of the ring (package ring).

@@ -71,7 +71,7 @@ func (p *Replays) Applied(_ *engine.Tx, j engine.Job) {
 	}
 }
 
-func (p *Replays) Board(t *engine.Tx) error {
+func (p *Replays) BeforeCommit(t *engine.Tx) error {
 	if !p.w.Opts.Serve {
 		return nil // only a server takes requests with nonces
 	}
@@ -95,7 +95,7 @@ func (p *Replays) Board(t *engine.Tx) error {
 	return nil
 }
 
-func (p *Replays) Arrived(*engine.Tx) { p.Open = false }
+func (p *Replays) AfterCommit(*engine.Tx) { p.Open = false }
 
 // restart begins an empty page.
 func (p *Replays) restart(after relay.Position) {
@@ -157,7 +157,7 @@ func (p *Replays) openRing(nonces *Nonces, found *foundNonces) error {
 	}
 	nonces.ring, nonces.past, err = ring.Open(real+ring.Suffix, ring.Options{
 		Store: uint64(p.w.IDs.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
-		Skew: p.skew, Most: 2 * p.limit, Logger: p.w.Opts.Logger,
+		Skew: p.skew, MaxNonces: 2 * p.limit, Logger: p.w.Opts.Logger,
 		Found: found.addSegment,
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (p *Replays) markStart() (last, this ring.Mark, unused bool, err error) {
 		return last, this, false, err
 	}
 	copy(last[:], text)
-	if p.w.Cramped {
+	if p.w.StartedFull {
 		return last, last, false, nil
 	}
 	unused = known && len(text) == 0
@@ -215,16 +215,16 @@ func (p *Replays) readNonces(found *foundNonces, now time.Time, window time.Dura
 	if err != nil {
 		return err
 	}
-	most := found.count + maxRestored
+	limit := found.count + maxRestored
 	for _, gap := range gaps {
-		if err := p.readNonceRows(rows, gap, most, "message", "receipt", "kept_nonce"); err != nil {
+		if err := p.readNonceRows(rows, gap, limit, "message", "receipt", "kept_nonce"); err != nil {
 			return err
 		}
 	}
 	// The rows of searches have local positions, which no page covers, so they are always
 	// read. Pages have the nonces of searches, too, because newer searches delete the rows
 	// of older ones.
-	return p.readNonceRows(rows, nonceRange{from - 1, math.MaxInt64}, most, "search")
+	return p.readNonceRows(rows, nonceRange{from - 1, math.MaxInt64}, limit, "search")
 }
 
 // writeNonces is foundNonces for nonces whose commit has a position.
@@ -252,10 +252,10 @@ type nonceRange struct{ after, upto relay.Position }
 // readNoncePages reads the pages from a position on, and returns the ranges that they
 // do not cover.
 func (p *Replays) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
-	upto, most := p.w.Last, found.count+maxRestored
+	upto, limit := p.w.Last, found.count+maxRestored
 	r := p.w.C.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC",
 		int64(from))
-	for found.count < most && r.Next() {
+	for found.count < limit && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
 			gaps = append(gaps, nonceRange{position, upto})
@@ -274,13 +274,13 @@ func (p *Replays) readNoncePages(found *writeNonces, from relay.Position) (gaps 
 
 // readNonceRows reads the nonces of a range from the rows of tables, until found has
 // most nonces.
-func (p *Replays) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
+func (p *Replays) readNonceRows(found *writeNonces, gap nonceRange, limit int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
 		r := p.w.C.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 "+
 			"ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
-		for found.count < most && r.Next() {
+		for found.count < limit && r.Next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))
 			found.at(relay.Position(r.Int(0)), packed[:])
 		}

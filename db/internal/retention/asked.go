@@ -21,9 +21,9 @@ type Errand struct {
 // SoFar is how far an errand has come.
 type SoFar struct{ Messages, Bytes, Kept, Given int64 }
 
-// asked is an errand for retention: a pass that removes messages, after which what they leave behind
+// pruneRun is an errand for retention: a pass that removes messages, after which what they leave behind
 // goes; or that unused pages are given back.
-type asked struct {
+type pruneRun struct {
 	pass
 	unused int64 // bytes that are to be given back in any case; 0: as many as usual
 	so     SoFar // guarded by the lock of requests
@@ -32,12 +32,12 @@ type asked struct {
 // requests has what commands have asked for, the oldest first: its turn is now.
 type requests struct {
 	sync.Mutex
-	all   []*asked
-	begun *asked // of the writer's goroutine
+	all   []*pruneRun
+	begun *pruneRun // of the writer's goroutine
 }
 
 // next returns what a command asks for; nil if none does.
-func (r *requests) next() (a *asked) {
+func (r *requests) next() (a *pruneRun) {
 	r.Lock()
 	defer r.Unlock()
 	if len(r.all) > 0 {
@@ -50,7 +50,7 @@ func (r *requests) next() (a *asked) {
 func (r *Retention) IsAsked() bool { return r.asks.next() != nil }
 
 // nextAsked is next on the writer's goroutine.
-func (r *Retention) nextAsked() *asked {
+func (r *Retention) nextAsked() *pruneRun {
 	a := r.asks.next()
 	if a != nil && a != r.asks.begun {
 		r.asks.begun, r.space.checked = a, time.Time{}
@@ -62,7 +62,7 @@ func (r *Retention) nextAsked() *asked {
 }
 
 // tell counts what a piece has done for a command.
-func (r *Retention) tell(a *asked, out relay.Pruned, given int64) (so SoFar) {
+func (r *Retention) tell(a *pruneRun, out relay.Pruned, given int64) (so SoFar) {
 	r.asks.Lock()
 	defer r.asks.Unlock()
 	a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+int64(out.Messages), a.so.Bytes+out.Bytes,
@@ -72,7 +72,7 @@ func (r *Retention) tell(a *asked, out relay.Pruned, given int64) (so SoFar) {
 }
 
 // answer ends what a command has asked for.
-func (r *Retention) answer(a *asked) {
+func (r *Retention) answer(a *pruneRun) {
 	so := r.takeBack(a)
 	if a.unused == 0 {
 		r.w.Opts.Logger.Info("messages were removed for relay prune", "messages", so.Messages, "payload_bytes", so.Bytes,
@@ -81,10 +81,10 @@ func (r *Retention) answer(a *asked) {
 	}
 }
 
-func (r *Retention) takeBack(a *asked) SoFar {
+func (r *Retention) takeBack(a *pruneRun) SoFar {
 	r.asks.Lock()
 	defer r.asks.Unlock()
-	r.asks.all = slices.DeleteFunc(r.asks.all, func(other *asked) bool { return other == a })
+	r.asks.all = slices.DeleteFunc(r.asks.all, func(other *pruneRun) bool { return other == a })
 	return a.so
 }
 
@@ -96,7 +96,7 @@ const (
 // Work has retention do the errand of a command. It says now and then how far that has come, and
 // returns it in the end, or when ctx ends, with an error. Safe for concurrent use.
 func (r *Retention) Work(ctx context.Context, o Errand, say func(SoFar)) (so SoFar, err error) {
-	a := &asked{unused: o.Unused}
+	a := &pruneRun{unused: o.Unused}
 	if o.Before != 0 {
 		a.target = o.Before.Time()
 	}
@@ -129,7 +129,7 @@ func (r *Retention) Work(ctx context.Context, o Errand, say func(SoFar)) (so SoF
 	}
 	r.takeBack(a)
 	ended := make(chan struct{}) // what is under way for it has
-	r.w.FinishLater(&engine.ChoreJob{Done: func(error) { close(ended) }}, nil)
+	r.w.FinishLater(&engine.LocalJob{Done: func(error) { close(ended) }}, nil)
 	select {
 	case <-ended:
 	case <-r.w.Ended:

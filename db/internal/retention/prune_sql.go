@@ -19,7 +19,7 @@ const (
 )
 
 // A doomed message is one that a PruneMessages looks at.
-type doomed struct {
+type pruneCandidate struct {
 	names.Message
 	open      bool
 	state     relay.State
@@ -30,16 +30,16 @@ type doomed struct {
 	bytes     int64
 }
 
-const doomedColumns = `SELECT position, recipient, sender, coalesce(conversation, 0), open, state, coalesce(receipt, 0),
+const candidateColumns = `SELECT position, recipient, sender, coalesce(conversation, 0), open, state, coalesce(receipt, 0),
 	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes, coalesce(in_reply_to, 0) FROM message `
 
 // pruneMessages removes messages. Its outcome tells where the next write goes on.
 func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
-	all, more, err := r.doomed(t, p)
+	all, more, err := r.candidates(t, p)
 	if err != nil {
 		return out, err
 	}
-	d := demolition{Retention: r, t: t, at: p.At}
+	d := rowDeleter{Retention: r, t: t, at: p.At}
 	for _, m := range all {
 		if d.rows >= pruneRows || out.Bytes >= pruneBytes {
 			more = true
@@ -63,24 +63,24 @@ func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out rel
 	return out, d.finish()
 }
 
-// doomed reads the messages that a write looks at, in its order. more says that there
+// candidates reads the messages that a write looks at, in its order. more says that there
 // are further ones.
-func (room *Retention) doomed(t *engine.Tx, p *relay.PruneMessages) (all []doomed, more bool, err error) {
-	most := max(p.Most, 1)
-	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
-		[]any{int64(p.After), int64(p.Before), int64(most + 1)}
+func (room *Retention) candidates(t *engine.Tx, p *relay.PruneMessages) (all []pruneCandidate, more bool, err error) {
+	limit := max(p.Limit, 1)
+	text, args := candidateColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
+		[]any{int64(p.After), int64(p.Before), int64(limit + 1)}
 	if !p.ExpiredBefore.IsZero() {
-		text = doomedColumns +
+		text = candidateColumns +
 			`INDEXED BY message_expired WHERE state = 3 AND (expires_at, position) > (?, ?) AND expires_at < ?
 			ORDER BY expires_at, position LIMIT ?`
-		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(most + 1)}
+		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(limit + 1)}
 	}
-	return engine.Page(t.C.Query(text, args...), most, func(r *sqlite.Rows) (doomed, error) { return readDoomed(r), nil })
+	return engine.Page(t.C.Query(text, args...), limit, func(r *sqlite.Rows) (pruneCandidate, error) { return readCandidate(r), nil })
 }
 
-// readDoomed makes a doomed message of the present row.
-func readDoomed(r *sqlite.Rows) doomed {
-	return doomed{
+// readCandidate makes a doomed message of the present row.
+func readCandidate(r *sqlite.Rows) pruneCandidate {
+	return pruneCandidate{
 		Message: names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)),
 			Sender: relay.MechaNumber(r.Int(2)), Conversation: r.Int(3), Question: relay.Position(r.Int(11))},
 		open: r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
@@ -90,7 +90,7 @@ func readDoomed(r *sqlite.Rows) doomed {
 
 // stays reports whether a message must stay for now: its Idempotency-Key still answers for
 // it, it is about to expire, or its sender may not have the latest receipt yet.
-func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
+func stays(x *engine.Rx, m pruneCandidate, at time.Time) (bool, error) {
 	if m.open && m.expiresAt != 0 && m.expiresAt <= at.UnixMilli() {
 		return true, nil
 	}
@@ -108,10 +108,10 @@ func stays(x *engine.Rx, m doomed, at time.Time) (bool, error) {
 // were made at a time: those of the next rows after r.After.
 func CountPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time.Time, limit int) error {
 	r.More = false
-	rows := x.C.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
+	rows := x.C.Query(candidateColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
 		int64(r.After), int64(before), int64(limit))
 	for rows.Next() {
-		m := readDoomed(rows)
+		m := readCandidate(rows)
 		r.After, r.More = m.At, true
 		stays, err := stays(x, m, at)
 		if err != nil {
@@ -129,7 +129,7 @@ func CountPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time
 
 // A demolition collects what belongs to the messages that a write removes, and then
 // deletes the rows of each table together.
-type demolition struct {
+type rowDeleter struct {
 	*Retention
 	t        *engine.Tx
 	at       time.Time
@@ -141,7 +141,7 @@ type demolition struct {
 
 // take adds a message and its chain of receipts, and keeps the nonces that could still
 // come again.
-func (d *demolition) take(m doomed) error {
+func (d *rowDeleter) take(m pruneCandidate) error {
 	d.rows++
 	d.messages = append(d.messages, m.Message)
 	if err := d.keepNonce(m.At, m.nonce); err != nil {
@@ -176,7 +176,7 @@ func (d *demolition) take(m doomed) error {
 }
 
 // KeepNonce keeps the nonce of a row that is deleted while a start might still read it.
-func (d *demolition) keepNonce(p relay.Position, nonce int64) error {
+func (d *rowDeleter) keepNonce(p relay.Position, nonce int64) error {
 	if nonce == 0 || p < relay.PositionAt(d.at.Add(-replays.NonceKept)) {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (d *demolition) keepNonce(p relay.Position, nonce int64) error {
 
 // finish deletes the rows. The rows of mailboxes go later, except those of pending
 // messages, which are counted.
-func (d *demolition) finish() error {
+func (d *rowDeleter) finish() error {
 	if len(d.messages) == 0 {
 		return nil
 	}

@@ -20,7 +20,7 @@ const ExpiredKeyStays = 24 * time.Hour
 // to a word, a key or a Mecha needs no search: each has a position after which nothing
 // refers to it, and is unused when that is older than the oldest message.
 func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
-	out.More, err = r.sending.EndConversations(t, relay.MilliOf(p.EmptySince), p.Most)
+	out.More, err = r.sending.EndConversations(t, relay.MilliOf(p.EmptySince), p.Limit)
 	if err != nil {
 		return out, err
 	}
@@ -31,7 +31,7 @@ func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 	// Of times ahead of the clock, those count that messages may have.
 	err = t.C.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? "+
 		"ORDER BY position LIMIT ?)",
-		int64(oldest-relay.Position(engine.AheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Most))
+		int64(oldest-relay.Position(engine.AheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Limit))
 	if err != nil {
 		return out, err
 	}
@@ -57,7 +57,7 @@ type unusedRow struct {
 // text, and returns the unused ones. The next write goes on after the number next. more says
 // that there are further rows.
 func (room *Retention) look(
-	t *engine.Tx, most int, after int64, query string, args ...any,
+	t *engine.Tx, limit int, after int64, query string, args ...any,
 ) (unused []unusedRow, next int64, more bool, err error) {
 	r := t.C.Query(query, args...)
 	n := 0
@@ -66,18 +66,18 @@ func (room *Retention) look(
 			unused = append(unused, unusedRow{next, r.Text(2)})
 		}
 	}
-	return unused, next, n == most, r.Close()
+	return unused, next, n == limit, r.Close()
 }
 
 // pruneWords removes words that no row has. A word may be the label of a conversation.
 func (r *Retention) pruneWords(
 	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
 ) error {
-	unused, next, more, err := r.look(t, p.Most, p.Words,
+	unused, next, more, err := r.look(t, p.Limit, p.Words,
 		`SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
 		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`,
-		int64(oldest-dictionary.WordSlack), p.Words, int64(p.Most))
+		int64(oldest-dictionary.WordSlack), p.Words, int64(p.Limit))
 	if err != nil {
 		return err
 	}
@@ -107,14 +107,14 @@ func (r *Retention) pruneKeys(
 	changed := t.C.Changes()
 	err = t.C.Exec(`UPDATE mecha_key SET ended = ? WHERE id IN (SELECT id FROM mecha_key WHERE id > ? ORDER BY id LIMIT ?)
 		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`,
-		int64(newest), p.Keys, int64(p.Most), p.At.Add(-ExpiredKeyStays).UnixMilli())
+		int64(newest), p.Keys, int64(p.Limit), p.At.Add(-ExpiredKeyStays).UnixMilli())
 	if err != nil {
 		return err
 	}
-	unused, next, more, err := r.look(t, p.Most, p.Keys,
+	unused, next, more, err := r.look(t, p.Limit, p.Keys,
 		`SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
 		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`,
-		int64(oldest), endedBefore(p), p.Keys, int64(p.Most))
+		int64(oldest), endedBefore(p), p.Keys, int64(p.Limit))
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func (r *Retention) pruneKeys(
 func (r *Retention) pruneMechas(
 	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
 ) error {
-	unused, next, more, err := r.look(t, p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
+	unused, next, more, err := r.look(t, p.Limit, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
 		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`,
-		int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
+		int64(oldest), p.Mechas, int64(p.Limit), endedBefore(p))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ import (
 
 const (
 	runsPerAge  = 24 // runs in the time for which messages are kept
-	longestRun  = time.Hour
+	maxInterval = time.Hour
 	shareOfDue  = 10                     // a run removes this part of what is due at most, by the time that it spans
 	secondLook  = time.Minute            // messages that had to stay are looked at again when they are older by this
 	quietAfter  = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
@@ -36,8 +36,8 @@ const (
 	restBehind   = 1                    // or so many, if new messages get old faster than they are removed
 	busyPiece    = 2 * time.Millisecond // how long a piece that goes with others should take
 	quietPiece   = 5 * time.Millisecond // likewise for one with its own transaction
-	leastMost    = 16                   // messages in a piece
-	mostMost     = 256                  // likewise
+	minPiece     = 16                   // messages in a piece
+	maxPiece     = 256                  // likewise
 	unusedAtOnce = 200                  // rows of each table that a PruneUnused looks at
 	unusedEvery  = time.Minute
 	// emptyForKeeper is how long what removed messages leave behind stays if messages are
@@ -62,10 +62,10 @@ type Retention struct {
 	sending    *sending.Sending
 	keep       time.Duration                     // the age at which messages are removed; 0: never
 	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set
-	trust      trust
+	clock      clockGuard
 	passes     []*pass
 	asks       requests
-	unlist     mailbox.Unlister
+	cleaner    mailbox.MailboxCleaner
 	space      space
 	unused     *relay.PruneUnused // the next write of its kind; nil: none is due
 	pushes     relay.Position     // notes of pushes before this position are to be deleted; 0: none
@@ -76,7 +76,7 @@ type Retention struct {
 	nextAudit  time.Duration
 	emptyFor   time.Duration // how long a conversation without messages is kept
 
-	most      int       // messages in a piece
+	pieceSize int       // messages in a piece
 	others    time.Time // when others wrote last, by the real clock, as the two below
 	restUntil time.Time
 	said      time.Time
@@ -111,7 +111,7 @@ func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dic
 	l Lessons) *Retention {
 	r := &Retention{w: w, keep: keep, running: used.Used.Elapsed,
 		dictionary: words, directory: d, mailbox: m, replays: used, progress: p, sending: s, answers: a, lessons: l,
-		trust: trust{log: w.Opts.Logger}, most: leastMost, unlist: mailbox.Unlister{W: w}}
+		clock: clockGuard{log: w.Opts.Logger}, pieceSize: minPiece, cleaner: mailbox.MailboxCleaner{W: w}}
 	r.walk(keep, false)
 	r.walk(keepExpired, true)
 	if r.emptyFor = keep; r.emptyFor == 0 {
@@ -164,7 +164,7 @@ func (r *Retention) alone() {
 		if j == nil || r.proposes(j) {
 			return
 		}
-		r.w.Commit([]engine.Op{{Job: j}})
+		r.w.Commit([]engine.QueuedJob{{Job: j}})
 		if r.goal == 0 { // it failed
 			return
 		}
@@ -187,7 +187,7 @@ func (r *Retention) piece(now time.Time) engine.Job {
 	running := r.running(now)
 	asked := r.nextAsked()
 	switch {
-	case r.unlist.Due(running):
+	case r.cleaner.Due(running):
 		return r.unlistPiece()
 	case asked != nil && !asked.target.IsZero():
 		return r.prunePiece(&asked.pass, asked, now)
@@ -221,7 +221,7 @@ func (r *Retention) piece(now time.Time) engine.Job {
 
 // every is the time between two runs: short against the shortest age.
 func (r *Retention) every() time.Duration {
-	every := longestRun
+	every := maxInterval
 	for _, p := range r.passes {
 		every = min(every, p.age/runsPerAge)
 	}
@@ -235,7 +235,7 @@ func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 	if len(r.passes) == 0 {
 		return nil
 	}
-	due, believed := false, r.trust.believes(now, running)
+	due, believed := false, r.clock.believes(now, running)
 	for _, p := range r.passes {
 		oldest, err := r.oldestOf(p)
 		if err != nil {
@@ -249,7 +249,7 @@ func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 	}
 	if !believed {
 		if due {
-			r.trust.refuse(now, running)
+			r.clock.refuse(now, running)
 		}
 		return nil
 	}
@@ -265,7 +265,7 @@ func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 	}
 	if keeps && running >= r.nextUnused {
 		r.nextUnused = running + max(every, unusedEvery)
-		r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
+		r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Limit: unusedAtOnce}
 	}
 	if !due && r.unused == nil && r.pushes == 0 {
 		return nil
@@ -318,8 +318,8 @@ func (p *pass) done(out relay.Pruned) {
 }
 
 // prunePiece makes the next write of a pass. asked is nil if it is not that of a command.
-func (r *Retention) prunePiece(p *pass, asked *asked, now time.Time) engine.Job {
-	w := &relay.PruneMessages{At: now, After: p.after, Most: r.most}
+func (r *Retention) prunePiece(p *pass, asked *pruneRun, now time.Time) engine.Job {
+	w := &relay.PruneMessages{At: now, After: p.after, Limit: r.pieceSize}
 	if p.expired {
 		w.ExpiredAfter, w.ExpiredBefore = p.afterAt, p.target
 	} else {
@@ -332,9 +332,9 @@ func (r *Retention) prunePiece(p *pass, asked *asked, now time.Time) engine.Job 
 		}
 		switch {
 		case r.took > r.goal:
-			r.most = max(r.most/2, leastMost)
+			r.pieceSize = max(r.pieceSize/2, minPiece)
 		case r.took < r.goal/2:
-			r.most = min(r.most*2, mostMost)
+			r.pieceSize = min(r.pieceSize*2, maxPiece)
 		}
 		p.done(out)
 		r.w.Measures.Removed.Add(int64(out.Messages))
@@ -349,7 +349,7 @@ func (r *Retention) prunePiece(p *pass, asked *asked, now time.Time) engine.Job 
 
 // tidy has removed what the messages of a command's pass have left behind.
 func (r *Retention) tidy(p *pass, now time.Time) {
-	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
+	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Limit: unusedAtOnce}
 	r.pushes = relay.PositionAt(p.upto)
 }
 
@@ -371,13 +371,13 @@ func (r *Retention) unusedPiece(now time.Time) engine.Job {
 }
 
 func (r *Retention) unlistPiece() engine.Job {
-	l := &mailbox.Unlisting{U: &r.unlist}
-	return r.choreOf(l, func() { r.unlist.Applied(l) })
+	l := &mailbox.MailboxCleaning{U: &r.cleaner}
+	return r.localJobOf(l, func() { r.cleaner.Applied(l) })
 }
 
-// choreOf makes a piece of a chore. done is called once it is committed.
-func (r *Retention) choreOf(c engine.Chore, done func()) engine.Job {
-	return &engine.ChoreJob{Chore: &timedChore{c, r}, Done: func(err error) {
+// localJobOf makes a piece of a chore. done is called once it is committed.
+func (r *Retention) localJobOf(c engine.LocalWrite, done func()) engine.Job {
+	return &engine.LocalJob{LocalWrite: &timedLocalWrite{c, r}, Done: func(err error) {
 		if r.pieceEnded(err) {
 			done()
 		}
@@ -392,7 +392,7 @@ func (r *Retention) pieceEnded(err error) bool {
 		r.restUntil, r.goal = time.Now().Add(retryAfter), 0
 		if relay.ErrorCode(err) == relay.DiskFull {
 			r.w.Checkpoints.CopySoon = true // once it is copied, the log begins again, and has some room
-			r.most, r.space.pages = max(r.most/2, leastMost), max(r.space.pages/2, leastPages)
+			r.pieceSize, r.space.pages = max(r.pieceSize/2, minPiece), max(r.space.pages/2, minPages)
 		} else if r.w.Failed() == nil {
 			r.w.Opts.Logger.Warn("no messages were removed just now", "error", err)
 		}
@@ -406,10 +406,10 @@ func (r *Retention) pieceEnded(err error) bool {
 	return err == nil
 }
 
-// Arrived takes the messages whose removal was committed.
-func (r *Retention) Arrived(t *engine.Tx) {
+// AfterCommit takes the messages whose removal was committed.
+func (r *Retention) AfterCommit(t *engine.Tx) {
 	if r.w.Opts.Serve {
-		r.unlist.Removed(r.mailbox.Removed, r.running(r.w.Opts.Now()))
+		r.cleaner.Removed(r.mailbox.Removed, r.running(r.w.Opts.Now()))
 	}
 }
 

@@ -40,11 +40,11 @@ func (r *Retention) mustAudit() bool {
 func (r *Retention) Flush() {
 	can := func() bool { return r.works() && r.w.Failed() == nil && !r.w.Disk.Low.Load() }
 	if can() && r.w.Log == nil && r.mustAudit() {
-		r.w.Commit([]engine.Op{{Job: r.auditPiece(r.w.Opts.Now(), 0)}})
+		r.w.Commit([]engine.QueuedJob{{Job: r.auditPiece(r.w.Opts.Now(), 0)}})
 	}
-	for can() && r.unlist.Left() {
+	for can() && r.cleaner.Left() {
 		r.goal = quietPiece
-		r.w.Commit([]engine.Op{{Job: r.unlistPiece()}})
+		r.w.Commit([]engine.QueuedJob{{Job: r.unlistPiece()}})
 		if r.goal == 0 {
 			return
 		}

@@ -15,7 +15,7 @@ func (r *Retention) Start(now time.Time) error {
 	if !r.works() {
 		return nil
 	}
-	if err := r.unlist.Start(); err != nil {
+	if err := r.cleaner.Start(); err != nil {
 		return err
 	}
 	ms, err := r.w.C.Number("SELECT value FROM setting WHERE name = 'clock'")
@@ -26,7 +26,7 @@ func (r *Retention) Start(now time.Time) error {
 	if sure.IsZero() && r.w.Last > 0 { // the first start that notes the clock
 		sure = r.w.Last.Time()
 	}
-	r.trust.start(sure, r.running(now))
+	r.clock.start(sure, r.running(now))
 	return nil
 }
 
@@ -47,10 +47,10 @@ func (r *Retention) oldestOf(p *pass) (oldest time.Time, err error) {
 // clockPiece notes in the file how far the clock has gone on, if it can be believed.
 func (r *Retention) clockPiece(now time.Time, running time.Duration) engine.Job {
 	r.nextNote = running + noteClock
-	if !r.trust.believes(now, running) {
+	if !r.clock.believes(now, running) {
 		return nil
 	}
-	return r.choreOf(noteOfClock(now.UnixMilli()), func() {})
+	return r.localJobOf(noteOfClock(now.UnixMilli()), func() {})
 }
 
 type noteOfClock int64
@@ -79,7 +79,7 @@ func (r *Retention) auditPiece(now time.Time, running time.Duration) engine.Job 
 // pushPiece deletes notes of pushes, some rows of them.
 func (r *Retention) pushPiece() engine.Job {
 	d := &dropPushes{before: r.pushes}
-	return r.choreOf(d, func() {
+	return r.localJobOf(d, func() {
 		if !d.more {
 			r.pushes = 0
 		}

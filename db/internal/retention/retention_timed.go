@@ -9,7 +9,7 @@ import (
 
 // timed makes the job of a write, and measures how long it takes to be applied.
 func timed[O any, W relay.Write](r *Retention, write W, done func(O, error)) engine.Job {
-	j := engine.TaskOf(r.w.Table, write, done)
+	j := engine.WriteJobOf(r.w.Table, write, done)
 	decide := j.Decide
 	j.Decide = func(t *engine.Tx, w W) (O, error) {
 		began := time.Now()
@@ -19,14 +19,14 @@ func timed[O any, W relay.Write](r *Retention, write W, done func(O, error)) eng
 	return j
 }
 
-// timedChore is timed for a chore.
-type timedChore struct {
-	engine.Chore
+// timedLocalWrite is timed for a chore.
+type timedLocalWrite struct {
+	engine.LocalWrite
 	r *Retention
 }
 
-func (c *timedChore) Apply(t *engine.Tx) error {
+func (c *timedLocalWrite) Apply(t *engine.Tx) error {
 	began := time.Now()
 	defer func() { c.r.took = time.Since(began) }()
-	return c.Chore.Apply(t)
+	return c.LocalWrite.Apply(t)
 }

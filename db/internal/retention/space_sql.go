@@ -21,13 +21,13 @@ const (
 	checkSpace = time.Second
 	keptShare  = 16  // one page of so many may be unused
 	keptPages  = 256 // so may these
-	leastPages = 8   // in a piece
-	mostPages  = 512
+	minPages   = 8   // in a piece
+	maxPages   = 512
 )
 
 // spacePiece returns a piece of the work of giving space back; nil if there is none. asked is what
 // a command waits for; nil: none does.
-func (r *Retention) spacePiece(asked *asked) engine.Job {
+func (r *Retention) spacePiece(asked *pruneRun) engine.Job {
 	s := &r.space
 	if !s.giving {
 		if time.Since(s.checked) < checkSpace {
@@ -38,10 +38,10 @@ func (r *Retention) spacePiece(asked *asked) engine.Job {
 		if err != nil || free <= asked.mayKeep(keptPages+all/keptShare) {
 			return nil
 		}
-		s.giving, s.pages = true, leastPages
+		s.giving, s.pages = true, minPages
 	}
-	v := &giveBack{pages: s.pages}
-	return r.choreOf(v, func() {
+	v := &truncatePages{pages: s.pages}
+	return r.localJobOf(v, func() {
 		s.giving = v.cut > 0 && v.free > asked.mayKeep((keptPages+v.all/keptShare)/2)
 		if asked != nil && asked.unused > 0 { // there may be new ones meanwhile
 			s.giving = s.giving && r.tell(asked, relay.Pruned{}, v.cut*file.PageSize).Given < asked.unused
@@ -52,9 +52,9 @@ func (r *Retention) spacePiece(asked *asked) engine.Job {
 		}
 		switch {
 		case r.took > r.goal:
-			s.pages = max(s.pages/2, leastPages)
+			s.pages = max(s.pages/2, minPages)
 		case r.took < r.goal/2:
-			s.pages = min(s.pages*2, mostPages)
+			s.pages = min(s.pages*2, maxPages)
 		}
 	})
 }
@@ -69,16 +69,16 @@ func (r *Retention) pages() (free, all int64, err error) {
 
 // mayKeep is how many unused pages may stay in the file: none, if a command wants them given
 // back.
-func (a *asked) mayKeep(pages int64) int64 {
+func (a *pruneRun) mayKeep(pages int64) int64 {
 	if a != nil && a.unused > 0 {
 		return 0
 	}
 	return pages
 }
 
-// giveBack is the chore that moves used pages to the place of unused ones and cuts the
+// truncatePages is the chore that moves used pages to the place of unused ones and cuts the
 // unused ones off the end of the file.
-type giveBack struct {
+type truncatePages struct {
 	pages int64
 
 	// apply sets the fields below.
@@ -86,9 +86,9 @@ type giveBack struct {
 	free, all, cut int64
 }
 
-func (g *giveBack) Size() int { return 0 }
+func (g *truncatePages) Size() int { return 0 }
 
-func (g *giveBack) Apply(t *engine.Tx) error {
+func (g *truncatePages) Apply(t *engine.Tx) error {
 	before, err := t.C.Number("PRAGMA page_count")
 	if err != nil {
 		return err

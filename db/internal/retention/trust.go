@@ -13,16 +13,16 @@ import (
 // can set the clock right. A machine that has slept, or was off, cannot be told from a
 // wrong clock; so the while is short against the jump.
 const (
-	jumpRunning  = time.Minute      // by how much the clock may gain on the time that passes
-	jumpStopped  = 30 * time.Minute // likewise between the last note in the file and a start
-	doubtShare   = 8                // the clock is in doubt for this part of its jump
-	LongestDoubt = 12 * time.Hour
-	noteClock    = 10 * time.Minute // how often the file gets the time
+	jumpRunning = time.Minute      // by how much the clock may gain on the time that passes
+	jumpStopped = 30 * time.Minute // likewise between the last note in the file and a start
+	doubtShare  = 8                // the clock is in doubt for this part of its jump
+	MaxDoubt    = 12 * time.Hour
+	noteClock   = 10 * time.Minute // how often the file gets the time
 )
 
-// trust reports whether the clock can be believed. Its fields are times of the clock, and
+// clockGuard reports whether the clock can be believed. Its fields are times of the clock, and
 // durations in the running time, which setting the clock does not change.
-type trust struct {
+type clockGuard struct {
 	log     *slog.Logger
 	sure    time.Time // the clock was right then; zero: nothing is known
 	at      time.Duration
@@ -35,12 +35,12 @@ type trust struct {
 }
 
 // start takes the time that the file has kept.
-func (t *trust) start(sure time.Time, running time.Duration) {
+func (t *clockGuard) start(sure time.Time, running time.Duration) {
 	t.sure, t.at, t.allowed = sure, running, jumpStopped
 }
 
 // believes reports whether the clock, which shows now, can be believed.
-func (t *trust) believes(now time.Time, running time.Duration) bool {
+func (t *clockGuard) believes(now time.Time, running time.Duration) bool {
 	ahead := time.Duration(0)
 	if !t.sure.IsZero() {
 		ahead = now.Sub(t.sure) - (running - t.at)
@@ -52,7 +52,7 @@ func (t *trust) believes(now time.Time, running time.Duration) bool {
 		}
 	case t.doubted.IsZero() || (now.Sub(t.doubted)-(running-t.since)).Abs() > jumpRunning:
 		t.doubted, t.since, t.by, t.said = now, running, ahead, false
-		t.until = running + min(ahead/doubtShare, LongestDoubt)
+		t.until = running + min(ahead/doubtShare, MaxDoubt)
 		return false
 	case running < t.until:
 		return false
@@ -65,7 +65,7 @@ func (t *trust) believes(now time.Time, running time.Duration) bool {
 
 // refuse logs, once, that messages which are due are not removed because the clock is in
 // doubt.
-func (t *trust) refuse(now time.Time, running time.Duration) {
+func (t *clockGuard) refuse(now time.Time, running time.Duration) {
 	if t.said {
 		return
 	}

@@ -119,25 +119,25 @@ func (s *Sending) wakeConversation(t *engine.Tx, conversation int64) error {
 
 // EndConversations removes dormant conversations whose last message was removed before a
 // time, in Unix ms: at most so many rows. more says that there are others.
-func (s *Sending) EndConversations(t *engine.Tx, before int64, most int) (more bool, err error) {
-	limit := most
+func (s *Sending) EndConversations(t *engine.Tx, before int64, limit int) (more bool, err error) {
+	left := limit
 	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? "+
-		"ORDER BY since, conversation LIMIT ?", before, int64(most))
+		"ORDER BY since, conversation LIMIT ?", before, int64(left))
 	ended, err := engine.All(r, func(r *sqlite.Rows) int64 { return r.Int(0) })
 	if err != nil {
 		return false, err
 	}
 	for _, c := range ended {
-		if most--; most < 0 {
+		if left--; left < 0 {
 			return true, nil
 		}
 		before := t.C.Changes()
 		err := t.C.Exec(`DELETE FROM participant WHERE conversation = ?1 AND mecha IN
-			(SELECT mecha FROM participant WHERE conversation = ?1 ORDER BY mecha LIMIT ?2)`, c, int64(most)+1)
+			(SELECT mecha FROM participant WHERE conversation = ?1 ORDER BY mecha LIMIT ?2)`, c, int64(left)+1)
 		if err != nil {
 			return false, err
 		}
-		if most -= int(t.C.Changes() - before); most < 0 { // the conversation may have further participants
+		if left -= int(t.C.Changes() - before); left < 0 { // the conversation may have further participants
 			return true, nil
 		}
 		for _, table := range []string{"dormant", "conversation_limit"} {

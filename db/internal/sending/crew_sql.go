@@ -68,16 +68,16 @@ const (
 )
 
 // crew adds to the addressees the Mechas of a crew except one, by their numbers, up to a limit.
-func (s *Sending) crew(t *engine.Tx, name string, except relay.MechaNumber, most int) error {
-	r := t.C.Query(ReadCrew, name, int64(except), int64(most))
+func (s *Sending) crew(t *engine.Tx, name string, except relay.MechaNumber, limit int) error {
+	r := t.C.Query(ReadCrew, name, int64(except), int64(limit))
 	for r.Next() {
 		s.to = append(s.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
 	return r.Close()
 }
 
-// mostCounted is how many Mechas of a crew are counted for a refusal.
-const mostCounted = 10_000
+// maxCounted is how many Mechas of a crew are counted for a refusal.
+const maxCounted = 10_000
 
 // CountCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
 // sender. It runs in the goroutine of Send, because counting is too slow for the writer. If
@@ -89,9 +89,9 @@ func (room *Sending) countCrew(err error, m *relay.SendMessage) error {
 	}
 	n := int64(0)
 	s := room.w.Readers.Scan(room.w.MechaOf(m.Key))
-	s.Most = 1
+	s.MaxWaiting = 1
 	failed := room.w.ReadIn(context.Background(), s, func(x *engine.Rx) error {
-		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, CountCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
+		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, CountCrew, m.To.Crew(), int64(m.Key), int64(maxCounted+1))
 		return err
 	})
 	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since
@@ -99,8 +99,8 @@ func (room *Sending) countCrew(err error, m *relay.SendMessage) error {
 	}
 	e.Looked = int(n)
 	more := ""
-	if n > mostCounted {
-		n, more = mostCounted, "more than "
+	if n > maxCounted {
+		n, more = maxCounted, "more than "
 	}
 	e.Detail = relay.Errorf(e.Code, "the crew %s has %s%d Mechas besides you; one message may go to at most %d",
 		m.To.Crew(), more, n, m.MaxBroadcast).Detail

@@ -19,7 +19,7 @@ import (
 type conversationLimit struct {
 	conversation int64 // 0 or NewLabel: the message that is being sent founds it
 	founder      int64 // 0: likewise
-	most         int64 // 0: that of the server
+	limit        int64 // 0: that of the server
 	held         int64
 	told         int64
 	counts       bool // there is a row, or there is to be one
@@ -45,37 +45,37 @@ func (s *Sending) conversationLimit(
 			l, err = s.countConversation(t, conversation, server)
 		}
 	} else {
-		l = conversationLimit{conversation: conversation, most: int64(m.MaxMessages),
+		l = conversationLimit{conversation: conversation, limit: int64(m.MaxMessages),
 			counts: m.MaxMessages != 0 || server != 0}
 	}
-	most := l.mostOf(m)
+	limit := l.limitOf(m)
 	switch {
 	case err != nil:
-	case m.MaxMessages != 0 && int64(m.MaxMessages) != l.most:
+	case m.MaxMessages != 0 && int64(m.MaxMessages) != l.limit:
 		err = relay.FieldErrorf(relay.InvalidRequest, "max_messages",
 			"is only for the message that starts a conversation, and this one has begun")
 	case l.isFull(m):
 		err = relay.Errorf(relay.ConversationFull, "the conversation holds %d messages, which is all that it may", l.held)
-	case most != 0 && l.held+int64(n) > most:
+	case limit != 0 && l.held+int64(n) > limit:
 		err = relay.Errorf(relay.ConversationFull,
-			"the conversation holds %d messages and may hold %d, but the message goes to %d Mechas", l.held, most, n)
+			"the conversation holds %d messages and may hold %d, but the message goes to %d Mechas", l.held, limit, n)
 	}
 	return l, err
 }
 
-// mostOf returns how many messages the conversation may hold, as far as a message goes; 0: any
+// limitOf returns how many messages the conversation may hold, as far as a message goes; 0: any
 // number.
-func (l conversationLimit) mostOf(m *relay.SendMessage) int64 {
+func (l conversationLimit) limitOf(m *relay.SendMessage) int64 {
 	if !l.counts {
 		return 0
 	}
-	return cmp.Or(l.most, int64(m.ConversationLimit))
+	return cmp.Or(l.limit, int64(m.ConversationLimit))
 }
 
 // isFull reports whether the conversation has no room for any message.
 func (l conversationLimit) isFull(m *relay.SendMessage) bool {
-	most := l.mostOf(m)
-	return most != 0 && l.held >= most
+	limit := l.limitOf(m)
+	return limit != 0 && l.held >= limit
 }
 
 // hasBegun reports whether a conversation has or had a message.
@@ -96,20 +96,20 @@ func (s *Sending) hasBegun(t *engine.Tx, conversation int64) (bool, error) {
 
 func (s *Sending) readLimit(t *engine.Tx, conversation int64) (l conversationLimit, err error) {
 	l.counts, err = t.C.Row(func(r *sqlite.Rows) {
-		l = conversationLimit{conversation: conversation, founder: r.Int(0), most: r.Int(1), held: r.Int(2), told: r.Int(3)}
+		l = conversationLimit{conversation: conversation, founder: r.Int(0), limit: r.Int(1), held: r.Int(2), told: r.Int(3)}
 	}, "SELECT founder, most, held, told FROM conversation_limit WHERE conversation = ?", conversation)
 	return l, err
 }
 
 // countConversation makes the row of a conversation that began when nothing limited it. It
 // counts no further than most.
-func (s *Sending) countConversation(t *engine.Tx, conversation, most int64) (conversationLimit, error) {
+func (s *Sending) countConversation(t *engine.Tx, conversation, limit int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
 	u, err := mailbox.FindJoined(&t.Rx, conversation, 0, math.MaxInt64)
 	if err != nil {
 		return l, err
 	}
-	positions, args := u.JoinedInOrder(0, math.MaxInt64, int(most))
+	positions, args := u.JoinedInOrder(0, math.MaxInt64, int(limit))
 	_, err = t.C.Row(func(r *sqlite.Rows) {
 		if l.held = r.Int(0); conversation < 0 {
 			l.founder = r.Int(1)
@@ -132,7 +132,7 @@ func (s *Sending) count(t *engine.Tx, l conversationLimit, conversation int64, p
 	s.limited = true
 	return t.C.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) "+
 		"VALUES (?, ?, ?, ?, ?)",
-		conversation, l.founder, sqlite.OrNull(l.most), l.held+int64(n), l.told)
+		conversation, l.founder, sqlite.OrNull(l.limit), l.held+int64(n), l.told)
 }
 
 // tellFounder has the founder of a conversation told that it is full, if that is still to

@@ -28,7 +28,7 @@ const IdempotencyWindow = 24 * time.Hour
 // DatabaseLocked, DiskFull, Internal, and StoreFailed, after which it is unknown whether
 // the message was written. Safe for concurrent use.
 func (s *Sending) Send(m *relay.SendMessage) (relay.Sent, error) {
-	s.Judge(m)
+	s.Decide(m)
 	sent, err := engine.Do[relay.Sent](s.w, m)
 	if err != nil {
 		s.tellFounder(m, sent.Full)
@@ -42,7 +42,7 @@ func (s *Sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 // the store takes no more writes; after RecipientNotFound or TooManyRecipients, from a goroutine of
 // its own.
 func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
-	s.Judge(m)
+	s.Decide(m)
 	engine.Then(s.w, m, func(sent relay.Sent, err error) {
 		if err == nil {
 			done(sent, nil)
@@ -59,8 +59,8 @@ func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 	})
 }
 
-// Judge sets the verdicts of this machine.
-func (s *Sending) Judge(m *relay.SendMessage) {
+// Decide sets the verdicts of this machine.
+func (s *Sending) Decide(m *relay.SendMessage) {
 	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.Disk.Low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
 	m.MaxBroadcast, m.MaxBroadcastBytes = s.limits.MaxBroadcast, maxBroadcastBytes
 	m.Sought = s.lessons.Sought(m)
@@ -116,7 +116,7 @@ func (s *Sending) write(
 	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered,
 	limit conversationLimit,
 ) (sent relay.Sent, err error) {
-	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
+	o := broadcastFields{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
 	if m.To.IsCrew() {
 		o.broadcast = len(to)
 		s.broadcasts++
@@ -134,7 +134,7 @@ func (s *Sending) write(
 			return relay.Sent{}, err
 		}
 		if i == 0 {
-			sent, o = made, once{}
+			sent, o = made, broadcastFields{}
 			conversation = cmp.Or(conversation, int64(p))
 			if err := s.count(t, limit, conversation, p, len(to)); err != nil {
 				return relay.Sent{}, err
@@ -147,8 +147,8 @@ func (s *Sending) write(
 	return sent, nil
 }
 
-// once has what only the first row of a message to many has.
-type once struct {
+// broadcastFields has what only the first row of a message to many has.
+type broadcastFields struct {
 	nonce relay.NonceHash
 	relay.IdempotencyKey
 	broadcast int // to how many Mechas the message goes; 0: not to a crew
@@ -206,7 +206,7 @@ func (s *Sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 // returns its position.
 func (s *Sending) insert(
 	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64,
-	answered answered, o once,
+	answered answered, o broadcastFields,
 ) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {

@@ -60,9 +60,9 @@ func (s *Sending) Start() (err error) {
 	return err
 }
 
-func (s *Sending) Begin(*engine.Tx)   { s.broadcasts = 0 }
-func (s *Sending) Arrived(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
-func (s *Sending) Forget()            { s.members.Forget() }
+func (s *Sending) Begin(*engine.Tx)       { s.broadcasts = 0 }
+func (s *Sending) AfterCommit(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
+func (s *Sending) Forget()                { s.members.Forget() }
 
 // Kinds adds the writes of the room to the table.
 func (s *Sending) Kinds(all *engine.Table) {

@@ -376,8 +376,8 @@ func (c *Conn) Rollback() {
 
 // WaitForLock sets how long a statement waits for a lock that another connection has, in
 // whole milliseconds. At first that is 10 seconds, and nothing for the role Polling.
-func (c *Conn) WaitForLock(most time.Duration) error {
-	return c.Script("PRAGMA busy_timeout = " + strconv.FormatInt(most.Milliseconds(), 10))
+func (c *Conn) WaitForLock(limit time.Duration) error {
+	return c.Script("PRAGMA busy_timeout = " + strconv.FormatInt(limit.Milliseconds(), 10))
 }
 
 // Script runs several statements without arguments.

@@ -47,7 +47,7 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return SawSend(x, h.Used, relay.Position(sent))
+	return LastActivity(x, h.Used, relay.Position(sent))
 }
 
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
@@ -55,10 +55,10 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
 	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
 
-// SawSend returns when a Mecha was there for the last time: when its key was used, or when it sent its
+// LastActivity returns when a Mecha was there for the last time: when its key was used, or when it sent its
 // newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
 // later. A message that an operator sent for it from a console is no sign of it.
-func SawSend(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
+func LastActivity(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
 	if newest == 0 || !newest.Time().After(used) {
 		return used, nil
 	}

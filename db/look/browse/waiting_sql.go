@@ -16,13 +16,13 @@ import (
 // Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
 // in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
 // and that of ctx.
-func (i Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Waiting, error) {
+func (i Inspector) Waiting(ctx context.Context, a relay.Address, limit int) (*Waiting, error) {
 	id, err := i.Number(a)
 	if err != nil {
 		return nil, err
 	}
 	w := &Waiting{Mecha: a}
-	if err := i.Point(ctx, func(x *engine.Rx) error { return waiting(x, w, id, most) }); err != nil {
+	if err := i.Point(ctx, func(x *engine.Rx) error { return waiting(x, w, id, limit) }); err != nil {
 		return nil, err
 	}
 	for from, rows := relay.Position(0), mailbox.InboxRows; rows == mailbox.InboxRows; {
@@ -52,13 +52,13 @@ type gently struct{ Inspector }
 func (g gently) Point(ctx context.Context, f func(*engine.Rx) error) error { return g.Scan(ctx, f) }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
-func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, most int) error {
+func waiting(x *engine.Rx, w *Waiting, id relay.MechaNumber, limit int) error {
 	h, err := HealthOf(x, id)
 	if err != nil {
 		return err
 	}
 	w.Removed, w.LiveKeys, w.LastSeen = h.Removed, h.LiveKeys, h.Used
-	oldest, err := oldestPending(x, id, most)
+	oldest, err := oldestPending(x, id, limit)
 	if err != nil {
 		return err
 	}

@@ -105,12 +105,12 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 
 // Back returns the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
-func (i Inspector) Back(since time.Time, most int) (relay.Position, error) {
+func (i Inspector) Back(since time.Time, limit int) (relay.Position, error) {
 	return look.See(i, func(x *engine.Rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
 			at, err := x.C.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?",
-				int64(p), int64(most))
+				int64(p), int64(limit))
 			if err != nil {
 				return p, err
 			}

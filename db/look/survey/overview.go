@@ -10,8 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-// MostCounted is up to how many pending messages an Overview counts for a Mecha.
-const MostCounted = 1000
+// MaxCounted is up to how many pending messages an Overview counts for a Mecha.
+const MaxCounted = 1000
 
 // Overview is what waits for whom, at one time.
 type Overview struct {

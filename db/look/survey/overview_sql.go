@@ -20,7 +20,7 @@ import (
 const (
 	overviewMechas = 1000                   // rows of mecha that an Overview reads in one view
 	overviewLate   = 40_000                 // messages that received lacks, of which it reads so many
-	leastLooked    = 4                      // the least share of a Mecha of overviewLooked
+	minLooked      = 4                      // the least share of a Mecha of overviewLooked
 	overviewView   = 10 * time.Millisecond  // after which it ends a view
 	overviewHaste  = 100 * time.Millisecond // for so long, its views follow each other without a pause
 )
@@ -29,7 +29,7 @@ const (
 var (
 	overviewRows   = 100_000 // rows of received that an Overview counts, with an equal share for each Mecha
 	overviewLooked = 5000    // messages that it reads, likewise
-	leastCounted   = 20      // the least share of a Mecha of overviewRows
+	minCounted     = 20      // the least share of a Mecha of overviewRows
 )
 
 // Inspector is an Inspector with the reads of package console.
@@ -66,8 +66,8 @@ func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, er
 		return o, err
 	}
 	o.At, o.Serving, o.DiskFree = time.Now(), i.Server(), backlog.SpaceOf(i.Path()).DiskFree
-	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), MostCounted)
-	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
+	v.counted = min(max(overviewRows/max(len(v.waiting), 1), minCounted), MaxCounted)
+	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), minLooked), v.counted)
 	for len(v.waiting) > 0 {
 		err := view(func(x *engine.Rx) error {
 			for began := time.Now(); len(v.waiting) > 0 && time.Since(began) < overviewView; v.waiting = v.waiting[1:] {
@@ -102,8 +102,8 @@ type overview struct {
 
 // waitingMessage is what a Box needs of a pending message.
 type waitingMessage struct {
-	position                       relay.Position
-	dead, overdue, claimed, putOff bool // dead: its ExpiresAt has come
+	position                         relay.Position
+	dead, overdue, claimed, deferred bool // dead: its ExpiresAt has come
 }
 
 // ofWaiting are the columns of a waitingMessage, of a message m and its row a of attempt. Its
@@ -144,7 +144,7 @@ func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 func (v *overview) seen(x *engine.Rx, id relay.MechaNumber) (liveKeys int, at time.Time, err error) {
 	h, err := browse.HealthOf(x, id)
 	if err == nil {
-		at, err = browse.SawSend(x, h.Used, max(h.Sent, v.sent[int64(id)]))
+		at, err = browse.LastActivity(x, h.Used, max(h.Sent, v.sent[int64(id)]))
 	}
 	return h.LiveKeys, at, err
 }
@@ -168,7 +168,7 @@ func (v *overview) findWaiting(x *engine.Rx, from int64) (last int64, more bool,
 
 // box makes the box of one Mecha alone.
 func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b Box, err error) {
-	v := overview{late: late, counted: MostCounted, looked: MostCounted}
+	v := overview{late: late, counted: MaxCounted, looked: MaxCounted}
 	if err := v.readUnindexed(x, int64(id)); err != nil {
 		return b, err
 	}
@@ -195,7 +195,7 @@ func (v *overview) box(x *engine.Rx, id int64) (b Box, err error) {
 	}
 	h, err := browse.HealthOf(x, b.Number)
 	if b.Removed, b.LiveKeys = h.Removed, h.LiveKeys; err == nil {
-		b.LastSeen, err = browse.SawSend(x, h.Used, max(h.Sent, v.sent[id]))
+		b.LastSeen, err = browse.LastActivity(x, h.Used, max(h.Sent, v.sent[id]))
 	}
 	if err != nil {
 		return b, err
@@ -219,8 +219,8 @@ func (v *overview) box(x *engine.Rx, id int64) (b Box, err error) {
 	b.Pending = rows
 	v.add(&b, x.IDs, oldest, true)
 	v.add(&b, x.IDs, v.unindexed[id], false)
-	if b.Pending > MostCounted {
-		b.Pending, b.Late, b.More = MostCounted, min(b.Late, MostCounted), true
+	if b.Pending > MaxCounted {
+		b.Pending, b.Late, b.More = MaxCounted, min(b.Late, MaxCounted), true
 	}
 	if rows > len(oldest) { // there are others, which may be held
 		_, err = x.C.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts,
@@ -246,13 +246,13 @@ func (v *overview) add(b *Box, ids *relay.IDs, all []waitingMessage, counted boo
 		if b.Oldest == "" {
 			b.Oldest, b.OldestAt = ids.Message(m.position), m.position.Time()
 		}
-		b.Overdue, b.Held, b.Deferred = b.Overdue+one(m.overdue), b.Held+one(m.claimed), b.Deferred+one(m.putOff)
+		b.Overdue, b.Held, b.Deferred = b.Overdue+one(m.overdue), b.Held+one(m.claimed), b.Deferred+one(m.deferred)
 	}
 }
 
 // oldest reads the oldest messages of a Mecha that received has.
-func (v *overview) oldest(x *engine.Rx, id int64, most int) ([]waitingMessage, error) {
-	return engine.All(x.C.Query(oldestWaiting, x.Now.UnixMilli(), id, int64(v.upto), int64(most)), readWaiting)
+func (v *overview) oldest(x *engine.Rx, id int64, limit int) ([]waitingMessage, error) {
+	return engine.All(x.C.Query(oldestWaiting, x.Now.UnixMilli(), id, int64(v.upto), int64(limit)), readWaiting)
 }
 
 func allDead(list []waitingMessage) bool {
@@ -298,7 +298,7 @@ func (i Inspector) FileState() (s FileState, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(MostCounted))
+		_, err = x.C.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(MaxCounted))
 		s.Free, s.SchemaVersion, s.Unindexed, s.LastEvent, s.LastAct = free*size, int(version), int(unindexed),
 			relay.Position(max(last, receipt)), relay.UnixMilli(act)
 		if last != 0 {

@@ -23,12 +23,12 @@ type learner struct {
 	total  int64    // the weight of all exchanges
 	all    float64  // the idf of all words
 
-	counts  []lesson     // of one word
-	lists   [][]count    // of the words
-	sure    []learnedSum // all zero between searches; what is trusted, by document
-	doubted []learnedSum // all zero between searches; what one crew alone has reported adds to that
-	known   []uint32     // the documents with such sums
-	names   []float64    // raw scores of candidates
+	counts  []learnedCount // of one word
+	lists   [][]count      // of the words
+	sure    []learnedSum   // all zero between searches; what is trusted, by document
+	doubted []learnedSum   // all zero between searches; what one crew alone has reported adds to that
+	known   []uint32       // the documents with such sums
+	names   []float64      // raw scores of candidates
 	texts   []float64
 }
 
@@ -39,7 +39,7 @@ type learnedSum struct {
 }
 
 // A lesson is a count of a Mecha that the search may find or count.
-type lesson struct {
+type learnedCount struct {
 	doc    uint32
 	weight int64
 	trust  float64
@@ -144,7 +144,7 @@ func (n *learner) add(list []count) {
 			mechas++
 		}
 		finds := int(c.crews) >= min(n.crews, findingCrews)
-		n.counts = append(n.counts, lesson{doc, weight, trustIn(int(c.crews)), alone, finds})
+		n.counts = append(n.counts, learnedCount{doc, weight, trustIn(int(c.crews)), alone, finds})
 	}
 	idf := n.idf(max(mechas, 1))
 	n.all += idf

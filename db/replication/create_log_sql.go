@@ -14,11 +14,11 @@ import (
 	"relay/db/relay"
 )
 
-// FoundLog makes the file at path, which it creates if there is none, the first copy that
+// CreateLog makes the file at path, which it creates if there is none, the first copy that
 // follows a log: a server then needs that log (Options.Log). Positions and cursors go on. by
 // and detail stand in the audit log. Errors name the path: another process has the file open,
 // it follows a log already, or it is not relay's. Then the file is unchanged.
-func FoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
+func CreateLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
 	if err := file.Create(path); err != nil {
 		return id, err
 	}
@@ -26,7 +26,7 @@ func FoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID
 		if follows {
 			return fmt.Errorf("%s belongs to a cluster already (relay cluster leave makes it a plain file)", path)
 		}
-		at, err := foundLog(c)
+		at, err := createLog(c)
 		id = at.Log
 		if err != nil {
 			return err
@@ -36,9 +36,9 @@ func FoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID
 	return id, err
 }
 
-// RefoundLog makes the file of a stopped server, which follows a log, the first copy of another
+// RecreateLog makes the file of a stopped server, which follows a log, the first copy of another
 // one, in one step: for a log that cannot go on. All else is as with FoundLog.
-func RefoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
+func RecreateLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
 	if err := file.MustExist(path); err != nil { // before a lock is made beside it
 		return id, err
 	}
@@ -49,7 +49,7 @@ func RefoundLog(path, schema string, by relay.Actor, detail string) (id file.Log
 		if err := leaveLog(c); err != nil {
 			return err
 		}
-		at, err := foundLog(c)
+		at, err := createLog(c)
 		id = at.Log
 		if err != nil {
 			return err
@@ -135,9 +135,9 @@ func changeFollowing(path, schema string, change func(c *sqlite.Conn, follows bo
 	return err
 }
 
-// foundLog writes the row that makes a file the first copy of a log, in a transaction of the
+// createLog writes the row that makes a file the first copy of a log, in a transaction of the
 // caller, and gives the log its name. Positions go on behind those that the file has.
-func foundLog(c *sqlite.Conn) (at file.Replica, err error) {
+func createLog(c *sqlite.Conn) (at file.Replica, err error) {
 	at.Version = newestRules
 	rand.Read(at.Log[:]) // never fails (crypto/rand)
 	if at.Last, err = file.LastPosition(c); err != nil {

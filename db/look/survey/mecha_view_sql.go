@@ -23,7 +23,7 @@ const (
 	hourRows    = 5000 // messages of a Mecha that are counted for its hour, in each direction
 	ackRows     = 2000 // received messages whose acknowledgements are counted
 	profileRows = 500  // Mechas whose profiles are looked through in one view
-	profileMost = 20_000
+	maxProfiles = 20_000
 )
 
 // pageOfMechas passes over ?4 rows of the index of addresses, and reads ?3.
@@ -104,7 +104,7 @@ func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 		if n < len(PendingAges) {
 			begin = relay.PositionAt(x.Now.Add(-PendingAges[n]))
 		}
-		pending, args, err := mailbox.Pending(x, id, begin, MostCounted+1)
+		pending, args, err := mailbox.Pending(x, id, begin, MaxCounted+1)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ages, end = append(ages, int(min(rows, MostCounted))), int64(begin)
+		ages, end = append(ages, int(min(rows, MaxCounted))), int64(begin)
 	}
 	return ages, nil
 }
@@ -215,7 +215,7 @@ func (i Inspector) Profiles(ctx context.Context, q ProfileQuery) (p ProfilePage,
 		words = append(words, strings.ToLower(w), strings.ToLower(w))
 	}
 	after := q.After
-	for looked := 0; looked < profileMost; looked += profileRows {
+	for looked := 0; looked < maxProfiles; looked += profileRows {
 		rows, full := 0, false
 		err := i.Scan(ctx, func(x *engine.Rx) error {
 			var found []relay.MechaNumber

@@ -10,20 +10,20 @@ import (
 )
 
 // A server that starts on a full disk cannot make the index of the log, which every
-// connection shares and without which SQLite does not write. Such a server is cramped:
-// its connections only read, each with an index in memory, and every write is refused
-// with DiskFull. Once a second the writer looks for room. When there is some, it opens
-// the file as at any start.
+// connection shares and without which SQLite does not write. The connections of such a
+// server only read, each with an index in memory, and every write is refused with
+// DiskFull. Once a second the writer looks for room. When it finds room, it opens the
+// file as at any start.
 
-// ErrCramped refuses a transaction of a cramped server.
-var ErrCramped = errors.New("the disk was full at the start: the log of the database has no index")
+// ErrStartedFull refuses a transaction of a server that started on a full disk.
+var ErrStartedFull = errors.New("the disk was full at the start: the log of the database has no index")
 
 const (
 	findRoomEvery = time.Second
 	roomNeeded    = 128 << 10 // bytes, more than the index and the first pages of a log take
 )
 
-// findRoom ends the cramped state if the disk has room, and reports whether it did.
+// findRoom opens the file for writing if the disk has room, and reports whether it did.
 func (w *Store) findRoom() bool {
 	if time.Since(w.roomAt) < findRoomEvery || w.Failed() != nil {
 		return false
@@ -46,7 +46,7 @@ func (w *Store) findRoom() bool {
 	w.C.Close()
 	w.C = nil
 	err := w.reopen()
-	if err == nil && w.Cramped {
+	if err == nil && w.StartedFull {
 		return false
 	}
 	if err != nil {
@@ -58,12 +58,12 @@ func (w *Store) findRoom() bool {
 }
 
 // reopen opens the file for writing. If the disk has no room for that, it opens the file as
-// it was open before.
+// before.
 func (w *Store) reopen() error {
 	role := sqlite.Reading
 	c, err := file.OpenCurrent(w.Path, w.Opts.Schema)
-	w.Cramped = sqlite.IsDiskFull(err)
-	if w.Cramped {
+	w.StartedFull = sqlite.IsDiskFull(err)
+	if w.StartedFull {
 		role = sqlite.Unindexed
 		c, err = file.OpenFull(w.Path)
 	}
@@ -74,13 +74,13 @@ func (w *Store) reopen() error {
 	if err := w.Opts.ApplyLockWait(c); err != nil {
 		return err
 	}
-	if err := w.Foreign.readers.Open(w.Path, role); err != nil || w.Cramped {
+	if err := w.Foreign.readers.Open(w.Path, role); err != nil || w.StartedFull {
 		return err
 	}
 	if err := w.StartHelpers(); err != nil {
 		return err
 	}
-	w.Disk.Cramped.Store(false)
+	w.Disk.StartedFull.Store(false)
 	// Another process may have found room earlier, and have written.
 	w.Foreign.data, w.cachedAt = unknownVersion, unknownVersion
 	w.forgetRead()
