@@ -20,8 +20,8 @@ type Queue = turn.Queue[relay.MechaNumber, QueuedJob]
 
 // NewQueue returns a queue from which a transaction takes up to limit jobs, of up to room bytes.
 func NewQueue(limit, room int) Queue {
-	return turn.NewQueue[relay.MechaNumber,
-		QueuedJob](MaxQueue, turn.Batch{Items: limit, Bytes: room}, turn.Batch{Items: CutBatch, Bytes: cutBytes}, errTooManyWrites)
+	return turn.NewQueue[relay.MechaNumber, QueuedJob](MaxQueue, turn.Batch{Items: limit, Bytes: room},
+		turn.Batch{Items: CutBatch, Bytes: cutBytes}, errTooManyWrites)
 }
 
 // errTooManyWrites refuses a write if its Mecha has its share of the places, or if no

@@ -59,7 +59,7 @@ type Store struct {
 	Queue  Queue
 	shut   bool
 	failed []failedJob
-	wake   chan struct{} // has a token while the queue has jobs, late has jobs, the log has brought entries, or shut is set
+	wake   chan struct{} // has a token while there are jobs or entries to take, or shut is set
 	fault  atomic.Pointer[error]
 	Ended  chan struct{} // closed when Run has returned
 

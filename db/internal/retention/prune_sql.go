@@ -30,8 +30,9 @@ type pruneCandidate struct {
 	bytes     int64
 }
 
-const candidateColumns = `SELECT position, recipient, sender, coalesce(conversation, 0), open, state, coalesce(receipt, 0),
-	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes, coalesce(in_reply_to, 0) FROM message `
+const candidateColumns = `SELECT position, recipient, sender, coalesce(conversation, 0), open, state,
+	coalesce(receipt, 0), coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes,
+	coalesce(in_reply_to, 0) FROM message `
 
 // pruneMessages removes messages. Its outcome tells where the next write goes on.
 func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
@@ -75,7 +76,8 @@ func (room *Retention) candidates(t *engine.Tx, p *relay.PruneMessages) (all []p
 			ORDER BY expires_at, position LIMIT ?`
 		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(limit + 1)}
 	}
-	return engine.Page(t.C.Query(text, args...), limit, func(r *sqlite.Rows) (pruneCandidate, error) { return readCandidate(r), nil })
+	return engine.Page(t.C.Query(text, args...), limit,
+		func(r *sqlite.Rows) (pruneCandidate, error) { return readCandidate(r), nil })
 }
 
 // readCandidate makes a doomed message of the present row.
