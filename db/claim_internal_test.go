@@ -22,7 +22,7 @@ func claimable(t *testing.T, d *DB, at time.Time, limit int) (all []relay.Positi
 		r := x.C.Query(`SELECT m.position, m.payload_bytes FROM message m LEFT JOIN attempt a ON a.message = m.position
 			WHERE m.open = 1 AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?) ORDER BY m.position LIMIT ?`, at.UnixMilli(), int64(limit))
 		for r.Next() {
-			if bytes += r.Int(1); len(all) == 0 || bytes <= relay.ClaimBytes {
+			if bytes += r.Int(1); len(all) == 0 || bytes <= relay.PageBytes {
 				all = append(all, relay.Position(r.Int(0)))
 			}
 		}
@@ -44,7 +44,7 @@ func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	random := rand.New(rand.NewPCG(1, 2))
 	large := func(m *relay.SendMessage) {
-		m.Payload = fmt.Appendf(nil, `{"large":"%0*d"}`, relay.ClaimBytes/3, 1)
+		m.Payload = fmt.Appendf(nil, `{"large":"%0*d"}`, relay.PageBytes/3, 1)
 	}
 	var ids []relay.MessageID
 	brought := 0

@@ -20,7 +20,7 @@ func (s *Server) claimMessages(c *call) (answer, error) {
 		return answer{}, err
 	}
 	s.endLarge(c)
-	claimed, err := s.config.DB.ClaimMessages(c.Context(), q)
+	claimed, err := s.claimNow(c, q)
 	if err == nil && len(claimed) == 0 && wait > 0 {
 		claimed, err = s.waitToClaim(c, q, min(wait, maxWait))
 	}
@@ -38,6 +38,18 @@ func (s *Server) claimMessages(c *call) (answer, error) {
 		b = append(appendTime(b, ',', "lease_until", m.LeaseUntil), '}')
 	}
 	return ok(append(b, "]}"...))
+}
+
+// claimNow takes room for the messages, and claims them.
+func (s *Server) claimNow(c *call, q *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	if err := s.reserve(c, s.pageRoom(q.Limit, true)); err != nil {
+		return nil, err
+	}
+	claimed, err := s.config.DB.ClaimMessages(c.Context(), q)
+	if len(claimed) == 0 {
+		s.unreserve(c)
+	}
+	return claimed, err
 }
 
 // waitToClaim claims again whenever something has happened to the caller's messages, until
@@ -60,7 +72,7 @@ func (s *Server) waitToClaim(c *call, q *relay.ClaimMessages, wait time.Duration
 			if s.config.DB.MayBeStale() {
 				again.Nonce = 0 // the log has it from the first claim, and would refuse it
 			}
-			claimed, err := s.config.DB.ClaimMessages(c.Context(), &again)
+			claimed, err := s.claimNow(c, &again)
 			if err != nil || len(claimed) > 0 {
 				return claimed, err
 			}

@@ -23,6 +23,8 @@ type Gateway struct {
 	Path string
 	// Check refuses a body, by an error of package relay.
 	Check func(body []byte) error
+	// Answer is how many bytes an answer may have.
+	Answer int64
 	// Make returns the handler of one request of the Mecha own, which has shown key. The body has been read and
 	// checked. api is this server. When ServeHTTP has returned, nothing of the request may still run.
 	Make func(api http.Handler, own relay.Address, key string) http.Handler
@@ -46,6 +48,10 @@ func (s *Server) answerAt(d Gateway, w http.ResponseWriter, r *http.Request, p h
 		return
 	}
 	defer c.done(s)
+	if err := s.reserve(c, d.Answer); err != nil {
+		s.Refuse(w, r, err)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), gatewayTime)
 	defer cancel()
 	inner := r.WithContext(ctx)
@@ -57,8 +63,7 @@ func (s *Server) answerAt(d Gateway, w http.ResponseWriter, r *http.Request, p h
 	}
 	c.release(s)
 	n := int64(whole.body.Len())
-	s.memory.force(c.key.Mecha.Number, n) // the gateway has bounded it, and it may report a write
-	c.answerBytes = n
+	_ = s.hold(c, int(n)) // a POST, which may have written something, is not refused
 	h := w.Header()
 	for _, name := range []string{"Content-Type", "Allow"} {
 		if v := whole.header.Get(name); v != "" {

@@ -80,8 +80,14 @@ func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, 
 			return p, next, err
 		}
 	}
+	if err := s.reserve(c, s.pageRoom(q.Limit, q.Payload)); err != nil {
+		return p, next, err
+	}
 	p, err = s.config.DB.History(c.Context(), q)
 	s.chargeRows(c.key, p.Looked, rowsPerRequest)
+	if len(p.Messages) == 0 {
+		s.unreserve(c)
+	}
 	return p, next, err
 }
 

@@ -109,7 +109,7 @@ func TestMemoryIsShared(t *testing.T) {
 	}
 	want("all is used", code(20, mib), relay.Overloaded)
 	want("small ones still pass", code(20, smallEnough), "")
-	m.force(20, 3*mib) // an answer that has to be given
+	m.change(20, 0, 3*mib) // an answer that has to be given
 	m.give(1, 2*mib)
 	m.give(1, smallEnough)
 	want("still all", code(1, mib), relay.Overloaded)

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"net/http"
 	"sync"
 	"time"
 
@@ -150,15 +149,6 @@ func (m *memory) takeLater(owner relay.MechaNumber, n int64) (room <-chan struct
 	return nil
 }
 
-// hasRoom reports whether take would count n bytes now.
-func (m *memory) hasRoom(owner relay.MechaNumber, n int64) bool {
-	if m.take(owner, n) != nil {
-		return false
-	}
-	m.give(owner, n)
-	return true
-}
-
 // full returns the usage that leaves no room for n more bytes of a Mecha: its own, or that
 // of all; nil if there is room.
 func (m *memory) full(owner relay.MechaNumber, n int64) *usage {
@@ -173,22 +163,23 @@ func (m *memory) full(owner relay.MechaNumber, n int64) *usage {
 	return nil
 }
 
-// force counts n bytes beyond any bound: of an answer that can no longer be refused.
-func (m *memory) force(owner relay.MechaNumber, n int64) {
-	if n > smallEnough {
+// change counts n bytes in place of those that a call of take or takeLater has counted, beyond any bound.
+func (m *memory) change(owner relay.MechaNumber, from, n int64) {
+	if from, n = counted(from), counted(n); from != n {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.add(owner, n)
+		m.add(owner, n-from)
 	}
 }
 
-// give returns n bytes that one call of take, takeLater or force has counted.
-func (m *memory) give(owner relay.MechaNumber, n int64) {
-	if n > smallEnough {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.add(owner, -n)
+// give returns n bytes that one call of take, takeLater or change has counted.
+func (m *memory) give(owner relay.MechaNumber, n int64) { m.change(owner, n, 0) }
+
+func counted(n int64) int64 {
+	if n <= smallEnough {
+		return 0
 	}
+	return n
 }
 
 func (m *memory) add(owner relay.MechaNumber, n int64) {
@@ -216,16 +207,4 @@ const (
 // not only how often it asks.
 func (s *Server) chargeRows(key *relay.Key, looked, each int) {
 	s.keys.charge(key.Number, (looked-1)/each, s.config.Now())
-}
-
-// hold counts an answer of n bytes while it is written, for the client may read
-// it slowly. Only a request that has changed nothing can be refused for it.
-func (s *Server) hold(c *call, n int) error {
-	if c.Method != http.MethodGet && c.Method != http.MethodHead {
-		s.memory.force(c.key.Mecha.Number, int64(n))
-	} else if err := s.memory.take(c.key.Mecha.Number, int64(n)); err != nil {
-		return err
-	}
-	c.answerBytes = int64(n)
-	return nil
 }

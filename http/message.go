@@ -169,6 +169,9 @@ func (s *Server) getMessage(c *call) (answer, error) {
 // getPayload answers GET /api/v1/messages/{messageId}/payload: the bytes exactly as
 // they were sent, for the recipient.
 func (s *Server) getPayload(c *call) (answer, error) {
+	if err := s.reserve(c, s.payloadRoom()); err != nil {
+		return answer{}, err
+	}
 	body, err := s.config.DB.Payload(c.Context(), c.key.Mecha.Number, c.messageID())
 	return answer{status: http.StatusOK, body: body}, err
 }

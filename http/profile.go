@@ -29,6 +29,9 @@ func (s *Server) putProfile(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := s.reserve(c, profileRoom); err != nil {
+		return answer{}, err
+	}
 	err = s.config.DB.PutProfile(&relay.PutProfile{At: c.at, Key: c.key.Number, Address: c.key.Mecha.Address,
 		Profile: p.Stored(), Nonce: c.claimed})
 	if err != nil {
@@ -42,6 +45,9 @@ func (s *Server) putProfile(c *call) (answer, error) {
 func (s *Server) getProfile(c *call) (answer, error) {
 	a, err := c.mecha()
 	if err != nil {
+		return answer{}, err
+	}
+	if err := s.reserve(c, profileRoom); err != nil {
 		return answer{}, err
 	}
 	return s.profile(c, a)

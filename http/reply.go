@@ -21,7 +21,7 @@ func (s *Server) addReply(object []byte, c *call, id relay.MessageID) (with []by
 	}
 	c.release(s) // a retry with the same Idempotency-Key need not wait for this one
 	reply, applied := s.awaitReply(c, id, wait)
-	if reply != nil && !s.memory.hasRoom(c.key.Mecha.Number, int64(len(reply.Payload))) {
+	if reply != nil && s.reserve(c, recordRoom+int64(len(reply.Payload))) != nil {
 		reply, applied = nil, false
 	}
 	object = appendName(object, ',', "reply")

@@ -23,6 +23,9 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := s.reserve(c, int64(q.Limit)*resultRoom); err != nil {
+		return answer{}, err
+	}
 	id := relay.NewSearchID()
 	saved := &relay.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.Number, Nonce: c.claimed}
 	if err = s.find(c, saved, q); err != nil {
@@ -47,6 +50,9 @@ func (s *Server) search(c *call) (answer, error) {
 
 // getSearch answers GET /api/v1/search/{requestId}.
 func (s *Server) getSearch(c *call) (answer, error) {
+	if err := s.reserve(c, resultRoom); err != nil { // as a rule
+		return answer{}, err
+	}
 	found, err := s.searches.get(c.Context(), relay.SearchID(c.params.ByName("requestId")), c.key.Mecha.Number, c.at)
 	return answer{status: http.StatusOK, body: found}, err
 }

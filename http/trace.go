@@ -11,6 +11,9 @@ import (
 // is no answer to it (PROTOCOL §3, Trace). A sender is told nothing of the recipient's keys
 // and workers.
 func (s *Server) trace(c *call) (answer, error) {
+	if err := s.reserve(c, traceRoom); err != nil {
+		return answer{}, err
+	}
 	t, looked, err := s.config.DB.Trace(c.Context(), c.key.Mecha, c.messageID())
 	s.chargeRows(c.key, looked, countPerRequest)
 	if err != nil {

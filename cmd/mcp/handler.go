@@ -14,6 +14,10 @@ import (
 	"relay/http/client"
 )
 
+// MaxAnswer is more than an answer has as a rule, in bytes: a payload of 100,000 characters, or 50 beginnings of
+// 4,000 each.
+const MaxAnswer = 1 << 20
+
 // Handler makes what answers requests of the streamable HTTP transport. It gives a handler
 // for one request, of the Mecha own, which has shown key. api is the relay's own HTTP API:
 // each request of a tool goes through it with that key, unsigned, and so it counts as one

@@ -17,10 +17,6 @@ const (
 	maxWorker    = 64 // characters
 )
 
-// ClaimBytes is how many bytes of payload one claim may bring, unless a single message has
-// more.
-const ClaimBytes = 4 << 20
-
 // ClaimMessages is the write by which one of several workers of a Mecha takes pending
 // messages for a while: until its lease ends, no other claim brings them (PROTOCOL §3,
 // Claim). Read must pass before the store takes it.

@@ -27,6 +27,10 @@ const (
 	OnlyOverdue // pending although the AckBy has come
 )
 
+// PageBytes is how many bytes of payload a page of a history, or one claim, has. A single message may
+// have more.
+const PageBytes = 4 << 20
+
 // HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
 // Only Mecha and Limit are required. db.Inspector may leave Mecha out, to get the
 // messages of all.

@@ -47,6 +47,7 @@ func (p *part) listen(own net.Addr, encrypted bool) error {
 
 func (p *part) extend(c *http.Config) {
 	if p.on {
-		c.Gateways = append(c.Gateways, http.Gateway{Path: "/mcp", Check: mcp.Check, Make: mcp.Handler(c.Version.Version)})
+		c.Gateways = append(c.Gateways, http.Gateway{Path: "/mcp", Check: mcp.Check, Answer: mcp.MaxAnswer,
+			Make: mcp.Handler(c.Version.Version)})
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 const (
 	pageScan   = 10_000    // the most rows that are scanned for a page with filters
-	pageBytes  = 4 << 20   // payload bytes after which a page ends early
 	pieceBytes = 256 << 10 // payload bytes that are read in one turn
 	shortPage  = 100       // messages; such a page without filters is a point, not a scan
 )
@@ -261,7 +260,7 @@ func countRange(x *engine.Rx, q relay.HistoryQuery, pr Range) (n int, last relay
 }
 
 // addPayloads reads the payloads of received messages, up to pieceBytes. It shortens the
-// page to pageBytes, but not below one message. Messages that have been removed since
+// page to relay.PageBytes, but not below one message. Messages that have been removed since
 // the page was read leave it.
 func (h *history) addPayloads(x *engine.Rx) error {
 	p, piece := &h.page, 0
@@ -272,7 +271,7 @@ func (h *history) addPayloads(x *engine.Rx) error {
 			continue
 		}
 		piece += m.PayloadBytes
-		if h.bytes += m.PayloadBytes; h.bytes > pageBytes && i > 0 {
+		if h.bytes += m.PayloadBytes; h.bytes > relay.PageBytes && i > 0 {
 			p.Messages, p.More, p.Next = p.Messages[:i], true, p.Messages[i-1].ID
 			break
 		}

@@ -103,7 +103,7 @@ const (
 )
 
 // free finds the messages for a claim, the oldest first: up to its limit, and up to
-// relay.ClaimBytes.
+// relay.PageBytes.
 func (p *Progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
 	list, next, err := p.fresh(t, id, c)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *Progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessag
 	slices.SortFunc(list, func(a, b freeMessage) int { return cmp.Compare(a.position, b.position) })
 	n, bytes := 0, int64(0)
 	for ; n < min(len(list), c.Limit); n++ {
-		if bytes += list[n].bytes; n > 0 && bytes > relay.ClaimBytes {
+		if bytes += list[n].bytes; n > 0 && bytes > relay.PageBytes {
 			break
 		}
 	}
