@@ -189,8 +189,8 @@ func (m *outgoing) outOfTime(parent context.Context, sent *Sent, limit time.Dura
 		return unsent
 	}
 	e := &NoAnswer{MessageID: sent.MessageID, Within: limit, IdempotencyKey: m.key}
-	if parent.Err() != nil { // its deadline: the verdict is worth a little more time
-		parent = context.WithoutCancel(parent)
+	if deadline, has := parent.Deadline(); has && time.Until(deadline) < verdictTimeout {
+		parent = context.WithoutCancel(parent) // the verdict is worth a little more time
 	}
 	ctx, cancel := context.WithTimeout(parent, verdictTimeout)
 	defer cancel()

@@ -21,6 +21,9 @@ const dialTimeout = 10 * time.Second // for the connection and the handshake
 
 var errDialTimeout = &Unreachable{fmt.Errorf("no WebSocket within %v", dialTimeout)}
 
+// dialTCP connects without TLS. Tests may connect in memory.
+var dialTCP = (&net.Dialer{}).DialContext
+
 // Connect opens a connection to where a URL leads, with TLS if that is https;
 // config may be nil. Do and Dial connect by themselves: this is for programs
 // that write their requests themselves.
@@ -29,7 +32,7 @@ func Connect(ctx context.Context, address string, config *tls.Config) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	port, dial := "80", (&net.Dialer{}).DialContext
+	port, dial := "80", dialTCP
 	if u.Scheme == "https" {
 		port, dial = "443", (&tls.Dialer{Config: config}).DialContext
 	}

@@ -1,10 +1,20 @@
 package client
 
-import "time"
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
 
-// WithClock makes a listener look at another clock, and ask more often where there are no
-// WebSockets.
-func WithClock(o ListenOptions, now func() time.Time, poll time.Duration) ListenOptions {
-	o.now, o.pollWait = now, poll
+// WithClock makes a listener look at another clock.
+func WithClock(o ListenOptions, now func() time.Time) ListenOptions {
+	o.now = now
 	return o
+}
+
+// SetDial sets how all clients connect without TLS.
+func SetDial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	dialTCP = dial
+	http.DefaultTransport.(*http.Transport).DialContext = dial // which New copies
 }

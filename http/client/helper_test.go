@@ -11,16 +11,14 @@ import (
 	nethttp "net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"relay/db"
 	"relay/db/relay"
-	"relay/db/scratch"
+	"relay/db/scratch/wire"
 	"relay/http"
 	"relay/http/apitest"
 	"relay/http/client"
@@ -30,10 +28,6 @@ import (
 // patience ends a test that would otherwise never end. It is no measure of speed.
 const patience = 2 * time.Minute
 
-// soon is less than the 30 s that a call has by itself: a call that takes as long has overlooked
-// what should have ended it.
-const soon = 20 * time.Second
-
 // testRelay is a running relay on a real file and a real port, wired as package cmd
 // does it. It takes only requests whose method and path are signed, too.
 type testRelay struct {
@@ -42,7 +36,6 @@ type testRelay struct {
 	url   string
 	trust *tls.Config // of a client that trusts its certificate
 	stop  func()
-	past  *atomic.Int64 // how far its clock is ahead, as pass says
 }
 
 func mustServe(t testing.TB, options ...func(*http.Config)) *testRelay {
@@ -70,24 +63,19 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	}
 	record := apitest.NewRecorder(t)
 	const skew = 5 * time.Minute
-	past := &atomic.Int64{}
-	now := func() time.Time { return time.Now().Add(time.Duration(past.Load())) }
-	d, err := db.Open(db.Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew, Now: now})
+	d, err := db.Open(db.Options{Path: wire.File(t), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub := ws.NewHub(ws.Config{Store: d, SyncAckWait: time.Minute, Now: now})
+	hub := ws.NewHub(ws.Config{Store: d, SyncAckWait: time.Minute, NoPoller: wire.InBubble(t)})
 	d.OnCommit(hub.Committed)
 	d.OnKeys(hub.CheckKeys)
-	config := http.Config{DB: d, Live: hub, RequireSignature: true, RequireRequestSignature: true, ClockSkew: skew, MaxBody: 2 << 20, Now: now}
+	config := http.Config{DB: d, Live: hub, RequireSignature: true, RequireRequestSignature: true, ClockSkew: skew, MaxBody: 2 << 20}
 	for _, f := range options {
 		f(&config)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &testRelay{t: t, db: d, url: "http://" + listener.Addr().String(), past: past}
+	listener := wire.Listen(t)
+	r := &testRelay{t: t, db: d, url: "http://" + listener.Addr().String()}
 	if certificate != nil {
 		r.url = "https://" + listener.Addr().String()
 		listener = tls.NewListener(listener, certificate)
@@ -108,13 +96,6 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	})
 	t.Cleanup(r.stop)
 	return r
-}
-
-// pass lets time pass for the relay: its clock is set ahead, and in the long form it goes on by itself.
-func (r *testRelay) pass(d time.Duration) {
-	if !scratch.Long(r.t) {
-		r.past.Add(int64(d))
-	}
 }
 
 // mecha is a Mecha with a key, and its client.
@@ -206,10 +187,7 @@ type front struct {
 
 func newFront(t testing.TB, r *testRelay) *front {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := wire.Listen(t)
 	f := &front{url: "http://" + l.Addr().String(), target: strings.TrimPrefix(r.url, "http://")}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -243,7 +221,7 @@ func (f *front) cut() {
 
 func (f *front) pass(in net.Conn) {
 	defer in.Close()
-	out, err := net.Dial("tcp", f.target)
+	out, err := wire.Dial(context.Background(), "tcp", f.target)
 	if err != nil {
 		return
 	}
@@ -269,9 +247,10 @@ func (f *front) pass(in net.Conn) {
 // mustServeOther runs an HTTP server that is not a relay.
 func mustServeOther(t testing.TB, f nethttp.HandlerFunc) (url string) {
 	t.Helper()
-	s := httptest.NewServer(f)
-	t.Cleanup(s.Close)
-	return s.URL
+	s, l := &nethttp.Server{Handler: f}, wire.Listen(t)
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return "http://" + l.Addr().String()
 }
 
 // accept is the answer to a handshake's key (RFC 6455 §4.2.2).

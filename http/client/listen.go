@@ -65,8 +65,7 @@ type ListenOptions struct {
 	// has one second then to return; see Listen.
 	Handling context.Context
 
-	now      func() time.Time
-	pollWait time.Duration
+	now func() time.Time
 }
 
 const (
@@ -110,7 +109,6 @@ func (o *ListenOptions) complete() error {
 	if o.now == nil {
 		o.now = time.Now
 	}
-	set(&o.pollWait, pollWait)
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}

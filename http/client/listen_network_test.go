@@ -5,82 +5,78 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	nethttp "net/http"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"relay/db/scratch/wire"
 	"relay/http/client"
 )
 
 // Links are cut again and again, and each message is handled once: what the relay pushes
 // again is recognised.
 func TestAListenerOutlivesCutLinks(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	f := newFront(t, r)
-	const n = 120
-	var mu sync.Mutex
-	times := map[string]int{}
-	half, done := make(chan struct{}), make(chan struct{})
-	listen(t, bob.at(f.url), client.ListenOptions{Jobs: 4}, func(ctx context.Context, m *client.Message) error {
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		f := newFront(t, r)
+		const n = 120
+		var mu sync.Mutex
+		times := map[string]int{}
+		half, done := make(chan struct{}), make(chan struct{})
+		listen(t, bob.at(f.url), client.ListenOptions{Jobs: 4}, func(ctx context.Context, m *client.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			times[m.ID]++
+			switch len(times) {
+			case n / 2:
+				close(half)
+			case n:
+				close(done)
+			}
+			if len(times)%10 == 0 {
+				f.cut()
+			}
+			return nil
+		})
+		var ids []string
+		for range n {
+			ids = append(ids, alice.mustSend(bob, `{}`).MessageID)
+		}
+		<-half
+		f.cut()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Fatalf("%d are handled", len(times))
+		}
+		for _, id := range ids {
+			bob.awaitAck(id, "completed")
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		times[m.ID]++
-		switch len(times) {
-		case n / 2:
-			close(half)
-		case n:
-			close(done)
+		for id, n := range times {
+			if n != 1 {
+				t.Errorf("%s was handled %d times", id, n)
+			}
 		}
-		if len(times)%10 == 0 {
-			f.cut()
-		}
-		return nil
 	})
-	var ids []string
-	for range n {
-		ids = append(ids, alice.mustSend(bob, `{}`).MessageID)
-	}
-	<-half
-	f.cut()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("%d are handled", len(times))
-	}
-	for _, id := range ids {
-		bob.awaitAck(id, "completed")
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	for id, n := range times {
-		if n != 1 {
-			t.Errorf("%s was handled %d times", id, n)
-		}
-	}
 }
 
 // twice is a network that can bring once more what the relay has sent on a socket.
 func twice(t *testing.T, r *testRelay) (address string, again func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := wire.Listen(t)
 	t.Cleanup(func() { l.Close() })
 	var mu sync.Mutex
 	var frames bytes.Buffer
 	var socket net.Conn
 	pass := func(in net.Conn) {
 		defer in.Close()
-		out, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		out, err := wire.Dial(context.Background(), "tcp", strings.TrimPrefix(r.url, "http://"))
 		if err != nil {
 			return
 		}
@@ -127,84 +123,82 @@ func twice(t *testing.T, r *testRelay) (address string, again func()) {
 func TestAMessageThatIsPushedTwiceIsHandledOnce(t *testing.T) {
 	for name, o := range map[string]client.ListenOptions{"acknowledged": {}, "pending": {Ack: client.NoAck}, "progress": {Ack: "received", State: t.TempDir() + "/state"}} {
 		t.Run(name, func(t *testing.T) {
-			r := mustServe(t)
-			alice, bob := r.mustPair()
-			address, again := twice(t, r)
-			handled := make(chan string, 100)
-			listen(t, bob.at(address), o, func(_ context.Context, m *client.Message) error {
-				handled <- m.ID
-				return nil
-			})
-			first := alice.mustSend(bob, `{}`).MessageID
-			expect := func(id string) {
-				t.Helper()
-				select {
-				case got := <-handled:
-					if got != id {
-						t.Fatalf("%s was handled, want %s", got, id)
+			wire.Bubble(t, func(t *testing.T) {
+				r := mustServe(t)
+				alice, bob := r.mustPair()
+				address, again := twice(t, r)
+				handled := make(chan string, 100)
+				listen(t, bob.at(address), o, func(_ context.Context, m *client.Message) error {
+					handled <- m.ID
+					return nil
+				})
+				first := alice.mustSend(bob, `{}`).MessageID
+				expect := func(id string) {
+					t.Helper()
+					select {
+					case got := <-handled:
+						if got != id {
+							t.Fatalf("%s was handled, want %s", got, id)
+						}
+					case <-time.After(patience):
+						t.Fatal("nothing is handled")
 					}
-				case <-time.After(patience):
-					t.Fatal("nothing is handled")
 				}
-			}
-			expect(first)
-			switch name {
-			case "acknowledged":
-				bob.awaitAck(first, "completed")
-			case "progress":
-				bob.awaitAck(first, "received")
-			}
-			again()
-			again()
-			expect(alice.mustSend(bob, `{}`).MessageID)
-			expect(alice.mustSend(bob, `{}`).MessageID)
+				expect(first)
+				switch name {
+				case "acknowledged":
+					bob.awaitAck(first, "completed")
+				case "progress":
+					bob.awaitAck(first, "received")
+				}
+				again()
+				again()
+				expect(alice.mustSend(bob, `{}`).MessageID)
+				expect(alice.mustSend(bob, `{}`).MessageID)
+			})
 		})
 	}
 }
 
 // A proxy that does not know WebSockets: the listener asks the history.
 func TestWithoutWebSockets(t *testing.T) {
-	t.Parallel()
-	for name, proxy := range map[string]func(*httputil.ProxyRequest) bool{
-		"takes the header away": func(q *httputil.ProxyRequest) bool { q.Out.Header.Del("Upgrade"); return true },
-		"refuses":               func(q *httputil.ProxyRequest) bool { return q.In.Header.Get("Upgrade") == "" },
+	for name, letsPass := range map[string]func(nethttp.Header) bool{
+		"takes the header away": func(h nethttp.Header) bool { h.Del("Upgrade"); return true },
+		"refuses":               func(h nethttp.Header) bool { return h.Get("Upgrade") == "" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := mustServe(t)
-			alice, bob := r.mustPair()
-			target, err := url.Parse(r.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			front := mustServeOther(t, func(w nethttp.ResponseWriter, q *nethttp.Request) {
-				if !proxy(&httputil.ProxyRequest{In: q, Out: q}) {
-					w.WriteHeader(nethttp.StatusForbidden)
-					return
+			wire.Bubble(t, func(t *testing.T) {
+				r := mustServe(t)
+				alice, bob := r.mustPair()
+				proxy := newProxy(t, r.url)
+				front := mustServeOther(t, func(w nethttp.ResponseWriter, q *nethttp.Request) {
+					if !letsPass(q.Header) {
+						w.WriteHeader(nethttp.StatusForbidden)
+						return
+					}
+					proxy.ServeHTTP(w, q)
+				})
+				before := alice.mustSend(bob, `{"n":1}`).MessageID
+				times := map[string]int{}
+				l := listen(t, bob.at(front), client.ListenOptions{}, func(ctx context.Context, m *client.Message) error {
+					times[fmt.Sprint(m.ID, m.Attempt)]++
+					if string(m.Payload) == `{"n":2}` && m.Attempt == 1 {
+						return m.Defer(ctx, time.Second)
+					}
+					return m.Reply(ctx, struct{}{})
+				})
+				if e := l.await(client.Connected); !e.Polling {
+					t.Errorf("%+v", e)
 				}
-				(&httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }}).ServeHTTP(w, q)
-			})
-			before := alice.mustSend(bob, `{"n":1}`).MessageID
-			times := map[string]int{}
-			o := client.WithClock(client.ListenOptions{}, time.Now, time.Second)
-			l := listen(t, bob.at(front), o, func(ctx context.Context, m *client.Message) error {
-				times[fmt.Sprint(m.ID, m.Attempt)]++
-				if string(m.Payload) == `{"n":2}` && m.Attempt == 1 {
-					return m.Defer(ctx, time.Second)
+				bob.awaitAck(before, "completed")
+				put, now := alice.mustSend(bob, `{"n":2}`).MessageID, alice.mustSend(bob, `{"n":3}`).MessageID
+				bob.awaitAck(now, "completed")
+				bob.awaitAck(put, "completed")
+				l.stop()
+				if err := l.wait(); err != nil || alice.received() != 3 || len(times) != 4 {
+					t.Errorf("%v; %d answers, %v", err, alice.received(), times)
 				}
-				return m.Reply(ctx, struct{}{})
 			})
-			if e := l.await(client.Connected); !e.Polling {
-				t.Errorf("%+v", e)
-			}
-			bob.awaitAck(before, "completed")
-			put, now := alice.mustSend(bob, `{"n":2}`).MessageID, alice.mustSend(bob, `{"n":3}`).MessageID
-			bob.awaitAck(now, "completed")
-			bob.awaitAck(put, "completed")
-			l.stop()
-			if err := l.wait(); err != nil || alice.received() != 3 || len(times) != 4 {
-				t.Errorf("%v; %d answers, %v", err, alice.received(), times)
-			}
 		})
 	}
 }

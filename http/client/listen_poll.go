@@ -67,7 +67,7 @@ type page struct {
 
 func (l *listener) poll(ctx context.Context, cursor string) (p page, err error) {
 	q := url.Values{"direction": {"in"}, "include": {"payload"}, "limit": {strconv.Itoa(pollPage)},
-		"wait": {strconv.Itoa(int(l.o.pollWait / time.Second))}}
+		"wait": {strconv.Itoa(int(pollWait / time.Second))}}
 	if cursor != "" {
 		q.Set("since_message_id", cursor)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 	"relay/http/client"
 )
 
@@ -35,28 +36,30 @@ func TestBackoffGrowsAndBeginsAgain(t *testing.T) {
 // The answer gets lost on the way: the message was sent, the sender cannot
 // know, and with an Idempotency-Key it is sent once however often it is tried.
 func TestAMessageIsSentOnceThoughAnswersGetLost(t *testing.T) {
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	f := newFront(t, r)
-	f.loseAnswers(3)
-	there := alice.at(f.url)
-	body, once := []byte(`{"to":"bob^test","payload":{}}`), nethttp.Header{"Idempotency-Key": {"k"}}
-	lost := 0
-	for {
-		resp, err := there.Do(t.Context(), "POST", "/api/v1/messages", body, once)
-		if err == nil {
-			if resp.Status != 201 || resp.Header.Get("Idempotent-Replayed") != "true" {
-				t.Errorf("%+v", resp)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		f := newFront(t, r)
+		f.loseAnswers(3)
+		there := alice.at(f.url)
+		body, once := []byte(`{"to":"bob^test","payload":{}}`), nethttp.Header{"Idempotency-Key": {"k"}}
+		lost := 0
+		for {
+			resp, err := there.Do(t.Context(), "POST", "/api/v1/messages", body, once)
+			if err == nil {
+				if resp.Status != 201 || resp.Header.Get("Idempotent-Replayed") != "true" {
+					t.Errorf("%+v", resp)
+				}
+				break
 			}
-			break
+			if lost++; lost > 3 || !client.Temporary(err) || client.NothingDone(err) {
+				t.Fatalf("attempt %d: %v", lost, err)
+			}
 		}
-		if lost++; lost > 3 || !client.Temporary(err) || client.NothingDone(err) {
-			t.Fatalf("attempt %d: %v", lost, err)
+		if n := bob.received(); lost != 3 || n != 1 {
+			t.Errorf("%d answers got lost, and bob has %d messages", lost, n)
 		}
-	}
-	if n := bob.received(); lost != 3 || n != 1 {
-		t.Errorf("%d answers got lost, and bob has %d messages", lost, n)
-	}
+	})
 }
 
 func TestWhatMayBeTriedAgainAndWhatWasDone(t *testing.T) {

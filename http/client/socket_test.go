@@ -15,6 +15,7 @@ import (
 	gobwas "github.com/gobwas/ws"
 
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 	"relay/http/client"
 )
 
@@ -193,87 +194,119 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 }
 
 func TestTheRelayCloses(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	revoked, stopped := alice.mustDial(""), bob.mustDial("")
-	if err := r.db.Revoke(&relay.RevokeKey{At: time.Now(), ID: alice.key.ID}); err != nil {
-		t.Fatal(err)
-	}
-	revoked.wantClosed(1008)
-	r.stop()
-	stopped.wantClosed(1001)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		revoked, stopped := alice.mustDial(""), bob.mustDial("")
+		if err := r.db.Revoke(&relay.RevokeKey{At: time.Now(), ID: alice.key.ID}); err != nil {
+			t.Fatal(err)
+		}
+		revoked.wantClosed(1008)
+		r.stop()
+		stopped.wantClosed(1001)
+	})
 }
 
 func TestASocketThatIsCut(t *testing.T) {
-	r := mustServe(t)
-	alice, bob := r.mustPair()
-	f := newFront(t, r)
-	there := bob.at(f.url)
-	s := mustDial(t, there, bob.name, "")
-	first := alice.mustSend(bob, `{"n":1}`)
-	s.expect("message")
-	f.cut()
-	if err := s.ends(); errors.As(err, new(*client.Closed)) || !client.Temporary(err) {
-		t.Errorf("it ends with %v", err)
-	}
-	// The next socket goes on where this one was cut.
-	second := alice.mustSend(bob, `{"n":2}`)
-	s = mustDial(t, there, bob.name, "since_message_id="+first.MessageID)
-	if f := s.expect("message"); f.MessageID != second.MessageID {
-		t.Errorf("%+v, want %s", f, second.MessageID)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustPair()
+		f := newFront(t, r)
+		there := bob.at(f.url)
+		s := mustDial(t, there, bob.name, "")
+		first := alice.mustSend(bob, `{"n":1}`)
+		s.expect("message")
+		f.cut()
+		if err := s.ends(); errors.As(err, new(*client.Closed)) || !client.Temporary(err) {
+			t.Errorf("it ends with %v", err)
+		}
+		// The next socket goes on where this one was cut.
+		second := alice.mustSend(bob, `{"n":2}`)
+		s = mustDial(t, there, bob.name, "since_message_id="+first.MessageID)
+		if f := s.expect("message"); f.MessageID != second.MessageID {
+			t.Errorf("%+v, want %s", f, second.MessageID)
+		}
+	})
+}
+
+// A network that goes silent, as when a cable is pulled, ends nothing. The relay pings every 25 s.
+func TestASilentNetworkEndsTheSocket(t *testing.T) {
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		_, bob := r.mustPair()
+		f := newFront(t, r)
+		s := mustDial(t, bob.at(f.url), bob.name, "")
+		ended := make(chan error, 1)
+		go func() { _, err := s.Next(); ended <- err }()
+		time.Sleep(100 * time.Second)
+		if len(ended) > 0 {
+			t.Fatal("pings do not keep it")
+		}
+		began := time.Now()
+		for _, c := range f.conns {
+			c.(*wire.Conn).Cut()
+		}
+		if err := <-ended; !client.Temporary(err) || time.Since(began) > 90*time.Second {
+			t.Errorf("it ends with %v after %v", err, time.Since(began))
+		}
+	})
 }
 
 func TestTheEndOfTheContextClosesTheSocket(t *testing.T) {
-	alice := mustServe(t).mustIssue("alice^test")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	s, err := alice.Dial(ctx, alice.name, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	why := errors.New("enough")
-	cancel(why)
-	if err := (&socket{s, t}).ends(); !errors.Is(err, why) {
-		t.Errorf("it ends with %v", err)
-	}
-	if _, err := alice.Dial(ctx, alice.name, ""); !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
-		t.Errorf("dialled all the same: %v", err)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		alice := mustServe(t).mustIssue("alice^test")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s, err := alice.Dial(ctx, alice.name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := errors.New("enough")
+		cancel(why)
+		if err := (&socket{s, t}).ends(); !errors.Is(err, why) {
+			t.Errorf("it ends with %v", err)
+		}
+		if _, err := alice.Dial(ctx, alice.name, ""); !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
+			t.Errorf("dialled all the same: %v", err)
+		}
+	})
 }
 
 func TestClose(t *testing.T) {
-	alice := mustServe(t).mustIssue("alice^test")
-	s := alice.mustDial("")
-	closed := make(chan error, 2)
-	for range 2 { // from other goroutines, while one reads
-		go func() { closed <- s.Close() }()
-	}
-	if err := s.ends(); err == nil || errors.Is(err, context.Canceled) {
-		t.Errorf("it ends with %v", err)
-	}
-	for range 2 {
-		if err := <-closed; err != nil {
-			t.Error(err)
+	wire.Bubble(t, func(t *testing.T) {
+		alice := mustServe(t).mustIssue("alice^test")
+		s := alice.mustDial("")
+		closed := make(chan error, 2)
+		for range 2 { // from other goroutines, while one reads
+			go func() { closed <- s.Close() }()
 		}
-	}
-	if s.Ping() == nil {
-		t.Error("a closed socket can still be written to")
-	}
+		if err := s.ends(); err == nil || errors.Is(err, context.Canceled) {
+			t.Errorf("it ends with %v", err)
+		}
+		for range 2 {
+			if err := <-closed; err != nil {
+				t.Error(err)
+			}
+		}
+		if s.Ping() == nil {
+			t.Error("a closed socket can still be written to")
+		}
+	})
 }
 
 // A server that takes the connection and never answers holds nobody for longer
 // than the context.
 func TestDialDoesNotWaitForEver(t *testing.T) {
-	alice := mustServe(t).mustIssue("alice^test")
-	asked, done := make(chan struct{}), make(chan struct{})
-	url := mustServeOther(t, func(nethttp.ResponseWriter, *nethttp.Request) { close(asked); <-done })
-	defer close(done)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-asked; cancel() }()
-	if _, err := alice.at(url).Dial(ctx, alice.name, ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		alice := mustServe(t).mustIssue("alice^test")
+		asked, done := make(chan struct{}), make(chan struct{})
+		url := mustServeOther(t, func(nethttp.ResponseWriter, *nethttp.Request) { close(asked); <-done })
+		defer close(done)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-asked; cancel() }()
+		if _, err := alice.at(url).Dial(ctx, alice.name, ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // Frames that a relay does not send. RFC 6455 allows fragments, a ping between
