@@ -49,6 +49,7 @@ func (s *Server) claimNow(c *call, q *relay.ClaimMessages) ([]relay.ClaimedMessa
 	if len(claimed) == 0 {
 		s.unreserve(c)
 	}
+	s.keys.charge(c.key.Number, len(claimed)-1, s.config.Now()) // each message counts as one that is claimed alone
 	return claimed, err
 }
 

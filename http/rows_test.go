@@ -40,6 +40,19 @@ func TestRowsCountAgainstTheRate(t *testing.T) {
 	alice.get(whoami).want(200)
 }
 
+// A claim counts as one request for each message that it takes.
+func TestClaimedMessagesCountAgainstTheRate(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 1, 30 })
+	alice := r.mustIssue("alice^demo")
+	r.mustFill(alice, alice, 100)
+	if got := alice.claim(`{"limit":29}`); len(got) != 29 {
+		t.Fatalf("%d messages", len(got))
+	}
+	alice.get(whoami).want(200)
+	alice.get(whoami).wantProblem(429, relay.RateLimited)
+}
+
 // Many pages at once end in 429, too, whether they wait for their turn or not.
 func TestManySearchesAtOnceAreRefused(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func (c *ClaimMessages) When() time.Time { return c.At }
 func (c *ClaimMessages) setTime(at time.Time) { c.At = at }
 
 // Size implements Write.
-func (c *ClaimMessages) Size() int { return 256 * c.Limit }
+func (c *ClaimMessages) Size() int { return 256 + (c.Limit-1)*messageShare }
 
 func (c *ClaimMessages) kind() byte { return kindClaimMessages }
 

@@ -111,15 +111,15 @@ func (m *SendMessage) setTime(at time.Time) { m.At = at }
 // Size implements Write.
 func (m *SendMessage) Size() int {
 	if m.To.IsCrew() {
-		return min(m.MaxBroadcast*max(len(m.Payload)+512, crewShare), m.MaxBroadcastBytes)
+		return min(m.MaxBroadcast*max(len(m.Payload)+512, messageShare), m.MaxBroadcastBytes)
 	}
 	return len(m.Payload) + 512
 }
 
-// crewShare is the size that each message of a broadcast counts as at least. A transaction
-// is bounded by its jobs, and by 16 KiB for each of them; a broadcast is one job with many
-// messages.
-const crewShare = 16 << 10
+// messageShare is the size that each further message of a job counts as at least. A transaction is
+// bounded by its jobs, and by 16 KiB for each of them; a message to a crew and a claim are one job
+// with many messages.
+const messageShare = 16 << 10
 
 func (m *SendMessage) kind() byte { return kindSendMessage }
 
