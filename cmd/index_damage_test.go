@@ -133,7 +133,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 		"emptied index_meta.json": {func(t *testing.T, index string) { mustTruncate(t, filepath.Join(index, "index_meta.json"), 0) }, anew},
 		"removed index_meta.json": {func(t *testing.T, index string) { mustRemove(t, filepath.Join(index, "index_meta.json")) }, anew + "index_meta.json is missing"},
 		"removed store":           {func(t *testing.T, index string) { mustRemove(t, filepath.Join(index, "store")) }, anew},
-		"removed folder":          {mustRemove, `level=INFO msg="creating the search index: there is none yet" folder=`},
+		"removed folder":          {mustRemove, `level=INFO msg="creating the search index: none exists yet" folder=`},
 	}
 	for name, c := range kinds {
 		if !scratch.Long(t) && strings.HasPrefix(name, "removed") && name != "removed segments" {

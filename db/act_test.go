@@ -42,8 +42,8 @@ func (s store) wantActs(want ...string) {
 	}
 }
 
-// What an operator does is noted with the act itself; a refused act is not, nor is what
-// Mechas do.
+// An operator's act is noted in its own transaction. A refused act is not noted, and no
+// act of a Mecha is.
 func TestTheAuditLogHasTheActsOfOperators(t *testing.T) {
 	s := mustOpen(t, func(o *db.Options) { o.By = maria })
 	a := s.mustIssue("a^crew")

@@ -13,17 +13,17 @@ import (
 	"relay/db/relay"
 )
 
-// A file is written by the process that has its lock, and by no other one of ours. So a command
-// beside a server, such as relay key create, hands its writes to the server (package admin),
-// and has it remove messages and give space back. served.go is the command's side.
+// A file is written by the process that has its lock, and by no other one of ours. So while a
+// server runs, a command such as relay key create hands its writes to the server (package
+// admin), and has it remove messages and give space back. served.go is the command's side.
 
-// listen opens the socket for commands. The nodes of a log do not go on without it, since all
-// else that changes their files is theirs, too.
+// listen opens the socket for commands. A node of a log cannot run without it, since the node
+// makes all other changes of its file.
 func (d *DB) listen() (err error) {
 	share := func(socket string) error { return file.Share(socket, d.w.Path) }
 	d.admin, err = admin.Listen(d.w.Path, admin.Greeting(d.w.IDs), share)
 	if err != nil && d.w.Log == nil {
-		d.w.Opts.Logger.Warn("no socket for commands can be opened beside the database: "+
+		d.w.Opts.Logger.Warn("cannot open the socket for commands: "+
 			"while this relay serves it, commands that change it are refused", "error", err)
 		return nil
 	}

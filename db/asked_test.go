@@ -129,8 +129,8 @@ func wantTold(t *testing.T, path string, r *PruneResult) {
 	})
 }
 
-// A server that stops in the middle of a removal tells how far it has come, also a command that
-// has the file by the name of a link.
+// A server that stops in the middle of a removal reports its progress, even to a command that
+// names the file by a link.
 func TestAStoppedServerTellsWhatItHasRemoved(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 3000)
@@ -149,8 +149,8 @@ func TestAStoppedServerTellsWhatItHasRemoved(t *testing.T) {
 	wantTold(t, path, r)
 }
 
-// A command that is interrupted ends the removal, and tells how far it has come. One that is
-// killed ends it, too.
+// A command that is interrupted ends the removal, and reports its progress. A command that
+// is killed ends it, too.
 func TestAPruneEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	path := filled(t, 3000)
@@ -183,8 +183,8 @@ func TestAPruneEndsWithItsCommand(t *testing.T) {
 	}
 }
 
-// A message that was accepted with a clock in doubt is no reason for a command to believe
-// that clock.
+// A message that was accepted with a clock in doubt does not make a command believe that
+// clock.
 func TestAClockInDoubtIsNotSeen(t *testing.T) {
 	t.Parallel()
 	c := &setClock{}

@@ -119,8 +119,8 @@ func (m mailbox) keepSending() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// BenchmarkHistory reads pages of 100 at places all over a long history, alone and
-// beside a writer. The cost must depend neither on the length nor on the place.
+// BenchmarkHistory reads pages of 100 at places all over a long history, alone and while
+// a writer works. The cost must depend neither on the length nor on the place.
 func BenchmarkHistory(b *testing.B) {
 	for _, rows := range append([]int{1000}, benchmarkRows(b)...) {
 		m := mustHaveMailbox(b, rows)

@@ -281,7 +281,8 @@ func TestACheckEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The tables that Litestream makes are no faults. Others with such names are foreign (TestForeignParts in db/file).
+// The tables that Litestream makes are not faults. Others with such names are foreign (TestForeignParts in
+// db/file).
 func TestTheTablesOfLitestreamAreNoFaults(t *testing.T) {
 	t.Parallel()
 	path := mustFill(t)

@@ -9,8 +9,8 @@ import (
 )
 
 // BenchmarkClaimAmongHeldMessages measures a claim, and the question whether one would find
-// a message, for a Mecha with so many messages that are put off. One message goes round: it
-// is claimed, put off and back again.
+// a message, for a Mecha with so many deferred messages. One message circulates: it is
+// claimed, deferred and free again.
 func BenchmarkClaimAmongHeldMessages(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

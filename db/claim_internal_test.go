@@ -34,8 +34,8 @@ func claimable(t *testing.T, d *DB, at time.Time, limit int) (all []relay.Positi
 	return all
 }
 
-// In whatever order messages are sent, claimed, put off, given back and done, and although
-// the times of claims are not in order, a claim brings the oldest that are free.
+// In whatever order messages are sent, claimed, deferred, freed and done, and although the
+// times of claims are not in order, a claim brings the oldest that are free.
 func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 	t.Parallel()
 	c := &setClock{}
@@ -101,7 +101,7 @@ func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 	}
 }
 
-// A message that has come again does not make the next claims look at all that are held.
+// A redelivered message does not make the next claims read all held messages.
 func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	t.Parallel()
 	c := &setClock{}

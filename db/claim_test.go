@@ -7,8 +7,8 @@ import (
 	"relay/db/relay"
 )
 
-// What a claim brings depends on the file and on the claim alone: not on the times of the
-// claims before it, which a restarted server does not know.
+// The messages of a claim depend on the file and on the claim alone: not on the times of
+// the claims before it, which a restarted server does not know.
 func TestAClaimDependsOnNoEarlierClaim(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
@@ -44,8 +44,8 @@ func TestAClaimDependsOnNoEarlierClaim(t *testing.T) {
 	}
 }
 
-// A worker that renews its lease leaves the detail of its latest word as it is. Another
-// worker, or another attempt, says anew that it is at the message.
+// A worker that renews its lease leaves the detail of its latest status as it is. Another
+// worker, or another attempt, reports again that it works on the message.
 func TestARenewalKeepsTheDetailOfTheWork(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

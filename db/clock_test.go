@@ -15,7 +15,7 @@ import (
 	"relay/db/ring"
 )
 
-// setClock is a clock that the test sets, beside the time that passes.
+// setClock is a clock that the test sets, independently of the time that passes.
 type setClock struct{ shown, passed atomic.Int64 } // ms
 
 func (c *setClock) now() time.Time { return time.UnixMilli(c.shown.Load()).UTC() }
@@ -341,7 +341,7 @@ func (l lines) await(t *testing.T, text string) {
 	}
 }
 
-// The log says that the clock was set, that created_at stands still, and that it goes on.
+// The log says that the clock was set, that created_at stands still, and that it advances again.
 func TestTheLogTellsOfAClockThatIsSet(t *testing.T) {
 	t.Parallel()
 	log := make(lines, 100)
@@ -363,5 +363,5 @@ func TestTheLogTellsOfAClockThatIsSet(t *testing.T) {
 	log.await(t, "created_at stands still")
 	c.set(3 * time.Hour)
 	send()
-	log.await(t, "created_at goes on")
+	log.await(t, "created_at advances again")
 }

@@ -27,8 +27,8 @@ func (n *node) command() *DB {
 	return d
 }
 
-// The writes of a command beside a server go through the log, so that all copies have them,
-// with the audit log that names who gave the command.
+// While a server runs, the writes of a command go through the log, so that all copies have
+// them, with the audit log that names who gave the command.
 func TestCommandsWriteThroughTheServer(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)

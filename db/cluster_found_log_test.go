@@ -14,7 +14,7 @@ import (
 )
 
 // A plain file becomes the first copy of a log and, later, a plain file again. Ids, cursors
-// and keys go on all the time.
+// and keys stay valid all the time.
 func TestAFileIsACopyOfALogForAWhile(t *testing.T) {
 	t.Parallel()
 	maria := relay.Actor{UID: 7, User: "maria", Command: "cluster init"}

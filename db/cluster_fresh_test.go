@@ -11,8 +11,8 @@ import (
 	"relay/db/relay"
 )
 
-// What was written at one node can be read at another at once, however far that one is
-// behind: it waits for the message.
+// A message that was written at one node can be read at another at once, however far the
+// other is behind: it waits for the message.
 func TestReplicasReadWhatAnotherHasWritten(t *testing.T) {
 	t.Parallel()
 	_, a, b := pair(t)

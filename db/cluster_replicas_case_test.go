@@ -32,9 +32,10 @@ func wantEnd(nodes ...*node) {
 	wantSame(nodes...)
 }
 
-// A nonce that a write at one node has used is refused at the others, also after a start,
-// and also if that write was refused. Only a stored answer to an Idempotency-Key is given
-// again. After the time in which the request could come again, the nonce is free.
+// A nonce that a write at one node has used is refused at the others, even after a start,
+// and even if that write was refused. Only a stored answer to an Idempotency-Key is
+// returned again. After the time in which the request could be replayed, the nonce is
+// free.
 func TestReplicasRefuseTheNoncesOfEachOther(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)
@@ -116,7 +117,7 @@ func TestReplicasRefuseAKeyThatWasRevokedBefore(t *testing.T) {
 	wantEnd(a, b)
 }
 
-// Rows that one node has alone take no place in the common order, also if its clock is ahead
+// Rows that one node has alone take no place in the common order, even if its clock is ahead
 // and it starts again.
 func TestReplicasCountTheirOwnRowsApart(t *testing.T) {
 	t.Parallel()
@@ -138,8 +139,9 @@ func TestReplicasCountTheirOwnRowsApart(t *testing.T) {
 	wantEnd(a, b)
 }
 
-// A node that cannot write leaves no entry out: it goes on when it can. Who waits for an
-// outcome meanwhile learns that it is unknown. Further writes are refused before the log.
+// A node that cannot write leaves no entry out: it continues when it can. A caller that
+// waits for an outcome meanwhile learns that it is unknown. Further writes are refused
+// before the log.
 func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)

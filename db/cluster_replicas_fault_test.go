@@ -12,9 +12,9 @@ import (
 	"relay/db/replication"
 )
 
-// A node applies all that stands before an entry that it cannot read, and stops there, as
-// each other node does. Who waits for a write before that entry gets its outcome; who waits for
-// one behind it learns that the outcome is unknown.
+// A node applies everything before an entry that it cannot read, and stops there, as each other
+// node does. A caller that waits for a write before that entry gets its outcome; one that waits
+// for a later write learns that the outcome is unknown.
 func TestReplicasEndAllWaitersAtAnEntryThatTheyCannotRead(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)
@@ -101,7 +101,7 @@ func (n *node) limitPages(most int) {
 	})
 }
 
-// A node with little room refuses messages before the log, and goes on with what makes room.
+// A node with little room refuses messages before the log, and still accepts writes that make room.
 func TestReplicasRefuseMessagesBeforeTheLogWhileTheirDiskIsLow(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)

@@ -150,7 +150,7 @@ func TestReplicasFollowTheirOwnLogAlone(t *testing.T) {
 	longer.wantLength(t, 6)
 }
 
-// After an opening that has founded a log and then failed, the next one goes on.
+// After an opening that has created a log and then failed, the next one continues.
 func TestReplicasAreFoundedAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)

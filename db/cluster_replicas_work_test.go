@@ -35,7 +35,7 @@ func TestReplicasLeaveTheirOwnWorkToOne(t *testing.T) {
 	b.keep(true)
 	<-overdue
 	<-expired
-	wantEnd(b, a) // b, which may go on with other work of the store, stops first
+	wantEnd(b, a) // b, which may still do other work of the store, stops first
 	state := 0
 	c := contentsOf(t, a.options.Path, []string{"message"})
 	for _, row := range c {
@@ -133,8 +133,7 @@ func (l *testLog) waitFor(kind string) <-chan struct{} {
 	return found
 }
 
-// What a node has removed since its last note in the audit log, which it writes once an hour,
-// is noted when it stops.
+// A node notes its removals in the audit log once an hour, and the rest when it stops.
 func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t, func(o *Options) { o.Retention, o.By = 300*time.Millisecond, relay.Actor{UID: 1, User: "maria"} })

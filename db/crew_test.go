@@ -63,7 +63,7 @@ func TestAMessageToACrewGoesToAllOfItInOneCommit(t *testing.T) {
 }
 
 // Of a message to a crew that was sent with an Idempotency-Key, the first row stays for a
-// day. It answers for all, also when the others have been removed.
+// day. It answers for all, even when the others have been removed.
 func TestARetryToACrewAfterSomeWereRemoved(t *testing.T) {
 	s := mustOpen(t, toCrews(100))
 	sender := s.mustIssue("sender^crew")
@@ -95,8 +95,8 @@ func TestARetryToACrewAfterSomeWereRemoved(t *testing.T) {
 	}
 }
 
-// BenchmarkSendToACrew sends to a crew of 101. Compare its msg/s with those of
-// BenchmarkSend/256, which shares commits as well.
+// BenchmarkSendToACrew sends to a crew of 101. Compare its msg/s with BenchmarkSend/256,
+// which shares commits as well.
 func BenchmarkSendToACrew(b *testing.B) {
 	s := mustOpen(b, toCrews(100))
 	sender := s.mustIssue("sender^bench")

@@ -10,8 +10,9 @@
 // concurrent senders share an fsync. A refused write changes nothing and does not affect the other
 // jobs of its transaction.
 //
-// A job is a write or a chore. The same writes in the same order make the same store. A chore writes
-// rows that are local to this process, such as the answer to a search, and has no place in that order.
+// A job is a write or a local write. The same writes in the same order make the same store. A local
+// write stores rows that are local to this process, such as the answer to a search, and has no place
+// in that order.
 //
 // A room is what the store has for one noun: its rows, its caches, its kinds of writes, its own work,
 // such as the expiry of messages. The writer knows rooms by their hooks alone (engine.Room).
@@ -29,11 +30,11 @@
 // order, from the writer's goroutine. The file is the truth: a listener may use a message directly
 // only if it has seen every message before that one. Otherwise it reads the file.
 //
-// # Beside a server
+// # While a server runs
 //
 // One process writes to a file. A DB without Options.Serve, such as that of a command, hands its
-// writes to the server of the file, if there is one (served.go). A look.Inspector reads the file
-// beside it. With Options.Log, writes go through a log that several nodes follow.
+// writes to the server of the file, if there is one (served.go). A look.Inspector reads the file at
+// the same time. With Options.Log, writes go through a log that several nodes follow.
 //
 // The files *_sql.go, here and in the rooms, have the SQL; the other files have none.
 package db
@@ -95,7 +96,7 @@ type Options struct {
 	// Log makes the file a copy that follows a log of several nodes; nil: the file is its own
 	// log. The file must be a copy of the file of such a node. Only a server can follow a log.
 	Log Follower
-	// Gate is what this node knows of the other nodes of the log; nil: there are none.
+	// Gate is what this node knows of the other nodes of the log; nil if it is the only node.
 	Gate engine.Gate
 
 	// By is who administers the store by this process; its acts are noted in the audit
@@ -177,7 +178,7 @@ func (d *DB) open(prepare func(*DB)) error {
 		d.w.Opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it",
 			"db", d.w.Path)
 	}
-	if err := file.MustBeRelays(d.w.Path); err != nil { // before a lock is made beside it
+	if err := file.MustBeRelays(d.w.Path); err != nil { // before its lock is made
 		return err
 	}
 	if err := d.take(); err != nil {
@@ -220,8 +221,8 @@ func (d *DB) take() (err error) {
 	return err
 }
 
-// connect opens the writer's connection, which only reads beside a server. role is that of the
-// readers.
+// connect opens the writer's connection, which only reads if a server has the file. role is
+// the role of the readers' connections.
 func (d *DB) connect() (role sqlite.Role, err error) {
 	if d.server != nil {
 		var info file.Info
@@ -240,7 +241,7 @@ func (d *DB) connect() (role sqlite.Role, err error) {
 	return sqlite.Reading, err
 }
 
-// run starts the writer and, unless the disk is full, the goroutines beside it.
+// run starts the writer and, unless the disk is full, its helper goroutines.
 func (d *DB) run(prepare func(*DB)) error {
 	if d.w.Opts.Serve {
 		if err := d.w.Foreign.RememberFiles(d.w.Path); err != nil {
@@ -351,15 +352,15 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 func (d *DB) OnKeys(f func()) { d.w.Listeners.Add(engine.KeysChanged, f) }
 
 // OnEntries registers f, which is called when a Mecha, a profile or what discovery has
-// learned may have changed, here or in another process. The rules are those of OnKeys.
+// learned may have changed, here or in another process. It follows the rules of OnKeys.
 func (d *DB) OnEntries(f func()) { d.w.Listeners.Add(engine.EntriesChanged|engine.LearnedChanged, f) }
 
 // Lessons is the room of what is learned, for the ring that has brought it.
 func (d *DB) Lessons() lessons.Lessons { return d.lessons }
 
-// Failed returns the fault after which the store takes no writes; nil if there was none.
+// Failed returns the fault after which the store takes no writes, or nil.
 func (d *DB) Failed() error { return d.w.Failed() }
 
 // AcceptsMessages reports whether the disk has room for messages. Without room, Send
-// refuses them with DiskFull, while acknowledgements and reads go on.
+// refuses them with DiskFull, while acknowledgements and reads keep working.
 func (d *DB) AcceptsMessages() bool { return !d.w.Disk.Low.Load() }

@@ -337,7 +337,7 @@ func TestLastSeen(t *testing.T) {
 	want(s, never.Mecha.Number, time.Time{})
 }
 
-// Entries that were read before are those of the file, also when another process has changed it since.
+// Entries that were read before equal the file's, even when another process has changed the file since.
 func TestEntriesAreThoseOfTheFile(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

@@ -12,7 +12,7 @@ import (
 	"relay/db/relay"
 )
 
-// doom is a chore that has its transaction fail as a whole, once, when all of it
+// doom is a local write that has its transaction fail as a whole, once, when all of it
 // has been applied. It is a room too.
 type doom struct {
 	engine.Quiet
@@ -29,7 +29,7 @@ func (d *doom) BeforeCommit(*engine.Tx) error {
 	return errPoison
 }
 
-// openDoomed opens a store, and returns a chore that has its transaction fail.
+// openDoomed opens a store, and returns a local write that has its transaction fail.
 func openDoomed(t *testing.T, path string) (*DB, *doom) {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
@@ -105,7 +105,8 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 }
 
 // A word is removed some time after its last use, and who takes part in a conversation may read it.
-// What a transaction wrote of both and lost does not count as written: the next message writes it.
+// Rows of both that a transaction wrote and lost do not count as written: the next message writes
+// them.
 func TestWhatAFailedTransactionWroteIsWrittenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.db")
 	d, _ := openDoomed(t, path)
@@ -118,7 +119,7 @@ func TestWhatAFailedTransactionWroteIsWrittenAgain(t *testing.T) {
 	if _, err := d.Send(from(a)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.wait(chored(func(t *engine.Tx) error { return t.C.Exec("UPDATE word SET used = 0") })); err != nil {
+	if err := d.wait(localWrite(func(t *engine.Tx) error { return t.C.Exec("UPDATE word SET used = 0") })); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -141,7 +142,7 @@ func TestWhatAFailedTransactionWroteIsWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unused, participants int64
-	err := d.wait(chored(func(t *engine.Tx) (err error) {
+	err := d.wait(localWrite(func(t *engine.Tx) (err error) {
 		if unused, err = t.C.Number("SELECT count(*) FROM word WHERE used = 0 AND id IN (SELECT type FROM message)"); err == nil {
 			participants, err = t.C.Number("SELECT count(*) FROM participant")
 		}

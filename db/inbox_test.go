@@ -9,7 +9,7 @@ import (
 )
 
 // Messages may be removed, with their priority's word, while their Mecha's inbox is
-// counted in pieces. That is no damage.
+// counted in pieces. That is not damage.
 func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")

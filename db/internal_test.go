@@ -95,7 +95,8 @@ func TestAFreshFile(t *testing.T) {
 }
 
 // A read sees one state of the file, even if the messages that were not indexed in that
-// state are indexed, and dropped from the late index, before the read asks for them.
+// state are indexed, and dropped from the write-behind index, before the read asks for
+// them.
 func TestAReadThatBeganLongAgo(t *testing.T) {
 	t.Parallel()
 	d := openHere(t, func(o *Options) { o.Serve = true })
@@ -179,7 +180,7 @@ func TestAReadThatBeganLongAgoFindsItsWords(t *testing.T) {
 		had := words
 		err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error {
 			x.C.Until = time.Time{}                                                                                         // a busy machine may take long
-			if n, err := x.C.Number("SELECT count(*) FROM word WHERE text LIKE 'label-%'"); n != int64(had) || err != nil { // the state is that of the first query
+			if n, err := x.C.Number("SELECT count(*) FROM word WHERE text LIKE 'label-%'"); n != int64(had) || err != nil { // it sees the state of the first query
 				t.Errorf("%d words, want %d; %v", n, had, err)
 			}
 			send(meanwhile)

@@ -57,7 +57,7 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	t.Parallel()
 	looked := 0
 	d := openHere(t, func(o *Options) { o.Serve = true })
-	if err := d.wait(chored(func(t2 *engine.Tx) error {
+	if err := d.wait(localWrite(func(t2 *engine.Tx) error {
 		t2.Store.Rooms = append([]engine.Room{arrival{look: func() {
 			looked++
 			if err := d.w.As(0).Point(t.Context(), func(x *engine.Rx) error { wantFound(t, x); return nil }); err != nil {
@@ -88,13 +88,13 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	}
 }
 
-// chored makes a chore of a function.
-type chored func(*engine.Tx) error
+// localWrite makes a local write of a function.
+type localWrite func(*engine.Tx) error
 
-func (c chored) Apply(t *engine.Tx) error { return c(t) }
-func (chored) Size() int                  { return 0 }
+func (c localWrite) Apply(t *engine.Tx) error { return c(t) }
+func (localWrite) Size() int                  { return 0 }
 
-// A conversation goes on by a message of the transaction that removes the others.
+// A conversation continues by a message of the transaction that removes the others.
 func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 	t.Parallel()
 	for _, label := range []relay.ConversationID{"", "a-label"} {

@@ -192,8 +192,8 @@ func TestReadersOfConversationsMissNothingThatIsBeingIndexed(t *testing.T) {
 	reading.Wait()
 }
 
-// Whether a conversation goes on without a message that was removed does not depend on where
-// its other messages are found: in the index, or behind the watermark.
+// Whether a conversation continues without a message that was removed does not depend on
+// where its other messages are found: in the index, or behind the watermark.
 func TestAConversationGoesOnByMessagesThatAreNotIndexedYet(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {

@@ -13,10 +13,11 @@ import (
 	"relay/db/relay"
 )
 
-// BenchmarkLearning measures the CPU time of sends, and of the acknowledgements that complete
-// them, with and without a search_id. The time of an acknowledgement has that of the later count.
-// Each iteration takes turns in one store, so that what disturbs the machine disturbs both. The
-// searches have six words each, of 3,000, and list 20 of 1,000 Mechas; the senders are of 50 crews.
+// BenchmarkLearning measures the CPU time of sends, and of the acknowledgements that complete them,
+// with and without a search_id. The time of an acknowledgement includes the time of the later
+// count. Each iteration takes turns in one store, so that what disturbs the machine disturbs both.
+// The searches have six words each, of 3,000, and list 20 of 1,000 Mechas; the senders are of 50
+// crews.
 func BenchmarkLearning(b *testing.B) {
 	for _, parallel := range []int{1, 64} {
 		b.Run(fmt.Sprint("parallel=", parallel), func(b *testing.B) { benchmarkLearning(b, parallel) })

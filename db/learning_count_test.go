@@ -172,8 +172,8 @@ func (s *taught) countSome(most int) {
 	}
 }
 
-// What is forgotten while a round is under way is not counted by it, and nowhere in the file. The
-// others are, and so are those that end meanwhile.
+// Exchanges that are forgotten during a round are not counted by it, and are nowhere in the file.
+// The others are, and so are those that end meanwhile.
 func TestForgettingDuringARound(t *testing.T) {
 	for _, forget := range []func(s *taught) error{
 		func(s *taught) error {

@@ -18,7 +18,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 		ids = append(ids, mustIssue(t, d, a).Mecha.Number)
 	}
 	count := engine.WriteJobOf(d.w.Table, &relay.CountExchanges{At: time.Now(), HalfLife: relay.DefaultHalfLife, Limit: 1}, func(bool, error) {})
-	err := d.wait(chored(func(t2 *engine.Tx) error {
+	err := d.wait(localWrite(func(t2 *engine.Tx) error {
 		for _, id := range ids[1:] {
 			a := relay.Acknowledge{At: time.Now(), Status: relay.Completed, Learns: true}
 			LearningOf(d).Ended(t2, &a, &relay.Message{Sender: ids[0], Recipient: id}, "book", t2.Position(time.Now()))
@@ -30,7 +30,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	}
 	held, release := make(chan struct{}), make(chan struct{})
 	tried := 0
-	for _, c := range []chored{
+	for _, c := range []localWrite{
 		func(*engine.Tx) error { close(held); <-release; return nil },
 		func(t2 *engine.Tx) error {
 			if tried++; tried > 1 {
@@ -46,7 +46,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 	}
 	close(release)
 	for range 2 {
-		if err := d.wait(chored(func(t2 *engine.Tx) error { return count.Apply(t2) })); err != nil {
+		if err := d.wait(localWrite(func(t2 *engine.Tx) error { return count.Apply(t2) })); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,7 +55,7 @@ func (s *taught) end(by relay.Address, id relay.MessageID, status string) {
 	if _, err := s.ack(s.key(by), id, status, func(a *relay.Acknowledge) { a.At = s.now() }); err != nil {
 		s.t.Fatal(err)
 	}
-	// The clock stands still, so that the store does not do this by itself.
+	// The clock stands still, so that the store does not do this on its own.
 	if _, err := s.Apply(&relay.CountExchanges{At: s.now(), HalfLife: relay.DefaultHalfLife, Limit: 10}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -205,8 +205,8 @@ func (s *taught) number(query string) (n int) {
 	return n
 }
 
-// What was learned goes by the command, by the profile and with the Mecha. Whoever follows the
-// changes sees it go.
+// Learned words are removed by the command, by the profile and with the Mecha. Whoever follows
+// the changes sees that.
 func TestWhatWasLearnedIsForgotten(t *testing.T) {
 	s := mustTaught(t)
 	changed := make(chan struct{}, 1)
@@ -280,7 +280,7 @@ func TestWhatWasLearnedIsForgotten(t *testing.T) {
 // With retention, what was learned of a Mecha goes when every message is younger than its last
 // exchange.
 func TestWhatWasLearnedGoesWithTheMessages(t *testing.T) {
-	s := mustTaught(t, func(o *db.Options) { o.Serve = false }) // it removes nothing by itself
+	s := mustTaught(t, func(o *db.Options) { o.Serve = false }) // it removes nothing on its own
 	prune := func() {
 		t.Helper()
 		at := s.now()

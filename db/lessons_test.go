@@ -7,11 +7,11 @@ import (
 	"relay/db/relay"
 )
 
-// What the tests of the ring that learns set, for the tests of all that a store does.
+// The tests of the learning ring set these, for the tests of everything that a store does.
 var (
 	// Learns makes a store learn.
 	Learns = func(*Options, time.Duration) {}
-	// lessonsTeach are the writes of the ring, for one Mecha; nil: there is none.
+	// lessonsTeach are the writes of the ring, for one Mecha, or nil.
 	lessonsTeach func(at time.Time, of relay.Address) []relay.Write
 	// forgetLearned forgets what was learned of a Mecha.
 	forgetLearned = func(*DB, time.Time, relay.Address) error { return nil }

@@ -11,8 +11,8 @@ import (
 	"relay/db/relay"
 )
 
-// What a transaction reads of a word or a Mecha by its number is remembered once it is committed, and
-// not if it is rolled back: the number may then be of another one.
+// A word or a Mecha that a transaction has read by its number is remembered once it is committed, and
+// not if it is rolled back: the number may then belong to another one.
 func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 	t.Parallel()
 	d := openHere(t)
@@ -32,7 +32,7 @@ func TestTheWriterRemembersTextsAfterACommit(t *testing.T) {
 		return label, sender
 	}
 	read := func(fails error) error {
-		return d.wait(chored(func(t *engine.Tx) error {
+		return d.wait(localWrite(func(t *engine.Tx) error {
 			if m, err := messages.ByID(&t.Rx, sent.ID); err != nil || m.Conversation != "a-label" || m.From != "a^b" {
 				return errors.Join(fmt.Errorf("%+v", m), err)
 			}

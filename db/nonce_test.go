@@ -160,7 +160,7 @@ func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 	}
 }
 
-// failedCommit is a chore that leaves the nonces as a failed COMMIT does.
+// failedCommit is a local write that leaves the nonces as a failed COMMIT does.
 type failedCommit struct{ *replays.Replays }
 
 func (failedCommit) Size() int { return 0 }

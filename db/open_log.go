@@ -43,9 +43,9 @@ func (d *DB) openLog() error {
 		w.Log, err = d.opts.Log.Follow(w, engine.Hooks{Settle: d.Retention.End, Unlisten: func() { d.admin.Close() }})
 		return err
 	case follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: "+
-			"relay serve takes it by --cluster, commands work beside a server that runs, "+
-			"and relay cluster leave makes the file a plain one", w.Path)
+		return fmt.Errorf("%s belongs to a cluster: "+
+			"start relay serve with --cluster, run commands while it runs, "+
+			"or detach the file with relay cluster leave", w.Path)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func mustSendNow(t *testing.T, d *DB, c *setClock, k *relay.Key, more ...func(*r
 	return sent
 }
 
-// Notes of pushes go at the age of messages, also if no message gets so old, because all
+// Notes of pushes go at the age of messages, even if no message gets so old, because all
 // of them expire before that.
 func TestNotesOfPushesGoThoughNoMessageGetsOld(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func mountSmall(t *testing.T) string {
 }
 
 // A disk that gets full in the middle of a removal does not end it: the removal has its
-// log copied, and goes on in the room of that.
+// log copied, and continues in the room that this frees.
 func TestAPruneOnAFullDiskComesToItsEnd(t *testing.T) {
 	t.Parallel()
 	dir := mountSmall(t)

@@ -7,7 +7,7 @@ import (
 	"relay/db"
 )
 
-// Litestream reads the database at all times. A server that starts beside it does not wait
+// Litestream reads the database at all times. A server that starts meanwhile does not wait
 // for it.
 func TestAStartDoesNotWaitForAReader(t *testing.T) {
 	t.Parallel()

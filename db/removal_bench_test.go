@@ -87,8 +87,8 @@ func longestRemoval() time.Duration {
 	return 150 * time.Second
 }
 
-// BenchmarkSendBesideRemoval sends from 64 goroutines, first alone, then beside the
-// removal of all that was in the file. The rows are those of RELAY_BENCH_ROWS. Use it
+// BenchmarkSendBesideRemoval sends from 64 goroutines, first alone, then during the
+// removal of everything in the file. RELAY_BENCH_ROWS says how many rows that is. Use it
 // with -benchtime 1x.
 func BenchmarkSendBesideRemoval(b *testing.B) {
 	for _, rows := range benchmarkRows(b) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Removed pending messages free their places: in the count of the mailbox, and in the sync
-// windows of sockets. They are no receipts.
+// windows of sockets. They are not receipts.
 func TestARemovedPendingMessageFreesItsPlace(t *testing.T) {
 	s := mustOpen(t, func(o *db.Options) { o.MaxPending = 3 })
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
@@ -114,8 +114,8 @@ func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
 	wantSound(t, s.Path())
 }
 
-// A removed Mecha goes with its last message, also from a conversation that goes on. A Mecha
-// that gets its address later takes no part in that conversation.
+// A removed Mecha goes with its last message, even from a conversation that continues. A
+// Mecha that gets its address later takes no part in that conversation.
 func TestARemovedMechaLeavesAConversationThatGoesOn(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
@@ -147,8 +147,8 @@ func TestARemovedMechaLeavesAConversationThatGoesOn(t *testing.T) {
 	wantSound(t, s.Path())
 }
 
-// A backup that is put back knows keys that have ended and were removed since. They are
-// told, and ended again if that is wanted.
+// A restored backup knows keys that have ended and were removed since. They are told, and
+// ended again if that is wanted.
 func TestARestoreKnowsOfRemovedKeys(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

@@ -225,7 +225,7 @@ func (p *player) play(rounds int) {
 			case 2:
 				err = p.sendAsOperator(now, k.Mecha.Address)
 			}
-		case 11: // chores, and a read
+		case 11: // local writes, and a read
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
 			p.search(now, k)
 			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {

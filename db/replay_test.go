@@ -97,7 +97,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 			})
 		}
 		all.Wait()
-		// The clock was ahead: the next life goes on behind this Mecha, which has no other row.
+		// The clock was ahead: the next process continues after this Mecha, which has no other row.
 		if _, err := d.Issue(&relay.IssueKey{At: time.Now().Add(time.Second), Address: relay.Address(fmt.Sprintf("late%d^crew", life))}); err != nil {
 			t.Error(err)
 		}
@@ -260,7 +260,7 @@ func replay(what string) error {
 		return err
 	}
 	defer f.Close()
-	// The limits that count are those of the machine that accepted the message.
+	// The limits of the machine that accepted the message count.
 	if o.Serve = how == "serve"; o.Serve {
 		o.MaxPending = 1
 	} else {
@@ -283,7 +283,7 @@ func replay(what string) error {
 		if got := d.applied(w); got != string(want) {
 			return fmt.Errorf("write %d, %+v: %s; it was %s", n, w, got, want)
 		}
-		if n%97 == 50 { // this process has other chores than the recorded one
+		if n%97 == 50 { // this process has other local writes than the recorded one
 			d.Pushed(1, time.Now(), []relay.Position{1, 2, 3})
 			d.SaveSearch(&relay.SaveSearch{At: time.Now().Add(time.Hour), ID: relay.NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
 		}
@@ -298,8 +298,8 @@ func replay(what string) error {
 	}
 }
 
-// openSilent opens a store that does not expire messages by itself, because the log
-// has the writes that did so.
+// openSilent opens a store that does not expire messages, because the log has the writes
+// that did so.
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {

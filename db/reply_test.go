@@ -19,8 +19,8 @@ func (s store) mustReply(q *relay.Message) relay.ReplyFound {
 	return found
 }
 
-// What the store finds is the first message of all to which the rule applies, and a message
-// that names the question comes before the others.
+// The store finds the first message to which the rule applies, and prefers a message that
+// names the question.
 func TestTheStoreFindsTheReplyThatTheRuleSays(t *testing.T) {
 	s := mustOpen(t)
 	keys := []relay.IssuedKey{s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")}
@@ -95,7 +95,7 @@ func TestTheStoreFindsTheReplyThatTheRuleSays(t *testing.T) {
 	}
 }
 
-// A search looks through so many messages at most. The next one goes on where it ended.
+// A search looks through so many messages at most. The next one continues where it ended.
 func TestAReplyBehindManyMessages(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")

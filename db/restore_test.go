@@ -75,8 +75,8 @@ func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	s.mustSend(alice.Key, "bob^demo", `{}`)
 }
 
-// A copy has one state of the file, however many writes are made meanwhile, and it does
-// not begin again for them, as SQLite's backup does by itself.
+// A copy is a consistent snapshot, however many writes are made meanwhile, and it does
+// not begin again for them, as SQLite's own backup does.
 func TestABackupIsOfOneState(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

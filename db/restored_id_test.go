@@ -11,7 +11,7 @@ import (
 
 // The ids that a relay gave out after the backup are gone with their messages. The restored
 // relay gives none of them out again, whatever the clock of the lost machine said, and
-// their holders may go on behind them.
+// their holders may continue after them.
 func TestARestoreGivesNoIDTwice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -95,7 +95,7 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	const steps = 5
 	half := scratch.Amount(t, 5, 10)
 	var early, late map[string]int64
-	grows := []string{"participant", "push", "receipt", "progress", "attempt", "conversation_limit"} // beside what each message makes
+	grows := []string{"participant", "push", "receipt", "progress", "attempt", "conversation_limit"} // in addition to the rows of each message
 	for period := range 2 * half {
 		for step := range steps {
 			name := fmt.Sprintf("%d-%d", period, step)
@@ -303,8 +303,8 @@ func TestAnExpiredMessageGoesAfterItsReceipt(t *testing.T) {
 	}
 }
 
-// A command without a server does what it asks by itself. A command beside a server has
-// it done, and the file gets shorter.
+// A command without a server removes messages itself. While a server runs, the command
+// has the server do so, and the file gets shorter.
 func TestAPruneBesideAServerAndWithout(t *testing.T) {
 	t.Parallel()
 	for _, served := range []bool{true, false} {
@@ -354,7 +354,7 @@ func TestAPruneBesideAServerAndWithout(t *testing.T) {
 	}
 }
 
-// retentionState is a chore that looks whether the removal has nothing left to do.
+// retentionState is a local write that checks whether the removal has nothing left to do.
 type retentionState struct {
 	*retention.Retention
 	idle bool

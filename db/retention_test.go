@@ -89,7 +89,7 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 			s.mustComplete(&all[random.IntN(len(all))], mechas)
 		}
 		before, most := all[random.IntN(len(all))].id, 1+random.IntN(12)
-		if random.IntN(3) == 0 { // almost all, also those that are not indexed yet
+		if random.IntN(3) == 0 { // almost all, even messages that are not indexed yet
 			before, most = all[len(all)-1].id, 1000
 		}
 		p, err := s.Cursor(before)
@@ -191,7 +191,7 @@ func TestNoIDIsIssuedTwice(t *testing.T) {
 	}
 }
 
-// A conversation goes on without its founding message, and without any message. Its
+// A conversation continues without its founding message, and without any message. Its
 // parties stay its parties, and nobody else gets in. At last it ends.
 func TestAConversationOutlivesItsMessages(t *testing.T) {
 	t.Parallel()
@@ -254,8 +254,8 @@ func (s store) mustPruneAllMessages() {
 	}
 }
 
-// A label that was removed is a new one when it comes again: nobody of before takes part,
-// and no cache, of this process or another, takes the old number for it.
+// A removed label is a new one when it is used again: no earlier party takes part, and no
+// cache, of this process or another, takes the old number for it.
 func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
@@ -306,7 +306,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	wantSound(t, s.Path())
 }
 
-// What an Idempotency-Key answers for stays for 24 hours, and goes then.
+// A message with an Idempotency-Key stays for 24 hours, and goes then.
 func TestAnIdempotencyKeyKeepsItsMessage(t *testing.T) {
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^demo")
@@ -332,7 +332,7 @@ func TestAnIdempotencyKeyKeepsItsMessage(t *testing.T) {
 }
 
 // A long page is read in pieces. Messages that are removed between two pieces leave it;
-// they are no damage.
+// they are not damage.
 func TestMessagesMayBeRemovedWhileAPageIsRead(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

@@ -84,7 +84,7 @@ func (h *handover) again(j engine.Job, perhaps bool) {
 	h.d.w.FinishLater(j, err)
 }
 
-// successor opens the file anew, with another server or without one.
+// successor opens the file again, with another server or without one.
 func (h *handover) successor() (_ *DB, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -32,8 +32,8 @@ func byCommand(t *testing.T, path string, address relay.Address) error {
 	return errors.Join(err, d.Close())
 }
 
-// Commands on the same file, beside a server or without one, while servers come and go: each does
-// its work, or says that nothing was done.
+// Commands on the same file, with or without a server, while servers come and go: each does its
+// work, or says that nothing was done.
 func TestCommandsWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	first := openHere(t)
@@ -75,7 +75,7 @@ func TestCommandsWaitForEachOther(t *testing.T) {
 		for len(tried) > 0 {
 			<-tried
 		}
-		select { // a command has ended beside the server
+		select { // a command has ended while the server runs
 		case <-tried:
 		case <-ended:
 		}

@@ -14,12 +14,12 @@ import (
 // Measures returns the counts of this store. Safe for concurrent use.
 func (d *DB) Measures() *engine.Measures { return d.w.Measures }
 
-// Written tells how many writes and chores the store has taken into transactions since it was
-// opened. Safe for concurrent use.
+// Written returns how many writes and local writes the store has taken into transactions
+// since it was opened.
 func (d *DB) Written() uint64 { return uint64(d.w.Measures.Writes.Snapshot().Sum) }
 
-// Queue tells how many writes and chores wait for the writer, and for how long the
-// oldest of the writes has waited. Safe for concurrent use.
+// Queue returns how many writes and local writes wait for the writer, and for how long
+// the oldest of the writes has waited. Safe for concurrent use.
 func (d *DB) Queue() (length int, oldest time.Duration) {
 	now := d.w.Opts.Now()
 	if d.w.Log != nil {
@@ -53,9 +53,9 @@ func (d *DB) CheckWritable() error {
 	return e
 }
 
-// Act makes a write for an operator, who may be another one than that of Options.By, and notes it
-// in the audit log, in the same transaction. It returns once that is durable. The outcome is that
-// of Apply. Errors: those of the method for that write. Safe for concurrent use.
+// Act makes a write for an operator, who need not be Options.By, and notes it in the audit log,
+// in the same transaction. It returns once that is durable, with the outcome of Apply. Errors: as
+// of the method for that write. Safe for concurrent use.
 func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
 	m, sends := write.(*relay.SendMessage)
 	if sends {
@@ -79,13 +79,12 @@ func (d *DB) Note(what, detail string) error {
 	return err
 }
 
-// Apply queues a write of any kind, unchanged, and returns its outcome once it is
-// durable: relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, Pruned,
-// PrunedUnused, that of its own write for Act, nil for the other kinds. It is for complete
-// writes, such as those that relay.ReadWrite reads.
-// Send and the methods beside it first complete the writes of clients. The same writes
-// in the same order make the same store. Errors: those of the method for that write.
-// Safe for concurrent use.
+// Apply queues a write of any kind, unchanged, and returns its outcome once it is durable:
+// relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, Pruned, PrunedUnused, that
+// of its own write for Act, nil for the other kinds. It is for complete writes, such as
+// those that relay.ReadWrite reads. Send and similar methods first complete the writes of
+// clients. The same writes in the same order make the same store. Errors: those of the
+// method for that write. Safe for concurrent use.
 func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	ended := make(chan struct{})
 	j, err := d.w.Table.JobOf(write, func(o any, failed error) {
@@ -104,8 +103,8 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 // Safe for concurrent use.
 func (d *DB) MayBeStale() bool { return d.w.Opts.Gate != nil }
 
-// CheckFresh returns the refusal of a read, NotCurrent, while this node of a log cannot tell what
-// the others have written in the last two seconds: it might show what a revoked key may no longer
+// CheckFresh refuses a read with NotCurrent while this node of a log does not know what the
+// others have written in the last two seconds: it might show what a revoked key may no longer
 // see. Without a log it returns nil. Safe for concurrent use.
 func (d *DB) CheckFresh() error { return d.w.CheckFresh() }
 
@@ -130,10 +129,10 @@ func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
 	return err
 }
 
-// Trace tells a party of a message its life, as Inspector.Trace does, and the situation by
-// which relay.Judge judges (PROTOCOL §3, Trace). looked is how many rows were looked through
-// for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
-// wait. Safe for concurrent use.
+// Trace tells a party of a message its life, as Inspector.Trace does, and the situation by by which
+// relay.Decide decides (PROTOCOL §3, Trace). looked is how many rows were looked through for it.
+// Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha wait.
+// Safe for concurrent use.
 func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *look.Trace, looked int, err error) {
 	if err := d.w.AwaitMessage(ctx, id); err != nil {
 		return nil, 0, err

@@ -126,7 +126,7 @@ func TestExpiry(t *testing.T) {
 	if m, _ := s.Message(ctx, bob.Mecha.Number, short.ID); m.State != relay.Expired {
 		t.Errorf("at its time it is %s", m.State)
 	}
-	<-expired // the writer has expired the message by itself
+	<-expired // the writer has expired the message
 	if len(changes) != 1 || changes[0].ID != short.ID || changes[0].Sender != alice.Mecha.Number || !changes[0].Freed {
 		t.Errorf("OnCommit told of %+v", changes)
 	}

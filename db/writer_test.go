@@ -17,8 +17,8 @@ import (
 	"relay/db/scratch"
 )
 
-// block is a chore that holds the writer until it is released, so that writes queued
-// meanwhile come into one transaction.
+// block is a local write that holds the writer until it is released, so that writes
+// queued meanwhile come into one transaction.
 type block struct{ entered, release chan struct{} }
 
 func (b block) Apply(*engine.Tx) error {
@@ -29,7 +29,7 @@ func (b block) Apply(*engine.Tx) error {
 
 func (block) Size() int { return 0 }
 
-// poison is a chore that writes something, and then fails.
+// poison is a local write that writes something, and then fails.
 type poison struct{ *dictionary.Dictionary }
 
 var errPoison = errors.New("poison")
@@ -43,14 +43,14 @@ func (p poison) Apply(t *engine.Tx) error {
 
 func (poison) Size() int { return 0 }
 
-// wait queues a chore and waits for its commit.
+// wait queues a local write and waits for its commit.
 func (d *DB) wait(c engine.LocalWrite) error {
 	done := make(chan error, 1)
 	d.w.Submit(c, 0, func(err error) { done <- err })
 	return <-done
 }
 
-// nothing is a chore that does nothing: when it returns, the writes before it have been committed.
+// nothing is a local write that does nothing: when it returns, the writes before it have been committed.
 type nothing struct{}
 
 func (nothing) Apply(*engine.Tx) error { return nil }
@@ -313,7 +313,7 @@ func TestAFullQueueIsRefused(t *testing.T) {
 	}
 }
 
-// A server waits for the lock as long as it was told, also after its start has copied the log
+// A server waits for the lock as long as it was told, even after its start has copied the log
 // without waiting for anybody.
 func TestAServerWaitsForTheLockAsLongAsItWasTold(t *testing.T) {
 	t.Parallel()
@@ -370,7 +370,7 @@ func TestClosingTwiceIsClosingOnce(t *testing.T) {
 	}
 }
 
-// The log is copied while writes go on, and does not grow with them.
+// The log is copied while writes continue, and does not grow with them.
 func TestTheLogStaysSmall(t *testing.T) {
 	if !scratch.Long(t) {
 		t.Skip("writes 60 MB, beside readers that never pause: -long")
@@ -426,7 +426,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	t.Logf("the log's largest size: %.1f MiB", float64(most)/(1<<20))
 }
 
-// poke is a chore that does nothing.
+// poke is a local write that does nothing.
 type poke struct{}
 
 func (poke) Apply(*engine.Tx) error { return nil }

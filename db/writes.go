@@ -12,7 +12,7 @@ func newTable(rooms []engine.Room) *engine.Table {
 		r.Kinds(&all)
 	}
 	engine.Add(&all, engine.Kind[*relay.Act, any]{Decide: (*engine.Tx).Act})
-	engine.Add(&all, engine.Kind[*relay.Activate, engine.None]{Silent: true, // rules are those of a log (replication)
+	engine.Add(&all, engine.Kind[*relay.Activate, engine.None]{Silent: true, // see package replication
 		Decide: func(*engine.Tx, *relay.Activate) (engine.None, error) { return engine.None{}, nil }})
 	return &all
 }

@@ -78,8 +78,8 @@ func (v View) EachHidden(f func(doc uint64)) {
 	}
 }
 
-// Directory returns the document, from 1, by the number of the Mecha, 0 if there is none; the number
-// of the Mecha by document, deleted ones included; and the number of crews.
+// Directory returns the document, from 1, by the number of the Mecha, or 0; the number of the Mecha
+// by document, deleted ones included; and the number of crews.
 func (v View) Directory() (docs, mechas []uint32, crews int, err error) {
 	d, err := v.s.v.columns.directoryOf(v.s.v)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *searcher) lift(list []*candidate) {
 	}
 }
 
-// boostOf is what the Boost adds to a document that is no candidate.
+// boostOf returns what the Boost adds to a document that is not a candidate.
 func (s *searcher) boostOf(doc uint64) float64 {
 	if s.boosted == nil {
 		return 0

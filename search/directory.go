@@ -6,12 +6,12 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// A directory tells which document each Mecha has in a view. It is the same for all views
-// of the same documents, and does not change.
+// A directory maps each Mecha to its document in a view. It is the same for all views of
+// the same documents, and does not change.
 type directory struct {
 	state  []uint64 // which views it is for
 	mechas []uint32 // the number of the Mecha, by document, deleted ones included
-	docs   []uint32 // the document, from 1, by number of the Mecha; 0 if there is none
+	docs   []uint32 // the document, from 1, by number of the Mecha, or 0
 	crews  int      // how many different crews there are, at most CountedCrews
 }
 

@@ -162,8 +162,8 @@ func (c *collector) add(f field, skill int, text string) {
 	}
 }
 
-// vocabulary adds the words of a crew with the least weight, since a crew is
-// meant for filters and does not tell what a Mecha can do.
+// vocabulary adds the words of a crew with the least weight, since a crew is meant for
+// filters and says nothing about what a Mecha can do.
 func (c *collector) vocabulary(text string) {
 	for _, t := range tokenize(text) {
 		c.words[t.surface] = true

@@ -88,7 +88,7 @@ func fill(t *testing.T, dir string, source *shelf) {
 	}
 }
 
-// Whatever is wrong with the files: the index says so and is made anew.
+// Whatever is wrong with the files: the index says so and is rebuilt.
 func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
 	g, all := newGenerator(t, 3), amount(t, 100, 300)
@@ -146,8 +146,8 @@ func TestDamageIsRepaired(t *testing.T) {
 	})
 }
 
-// A segment cut short under a running index: searches fail at worst, the
-// process lives, and the index is made anew.
+// A segment cut short under a running index: searches fail at worst, the process lives,
+// and the index is rebuilt.
 func TestDamageWhileRunning(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

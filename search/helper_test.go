@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience ends a test that would otherwise never end. It is no measure of
-// speed: a search that has so much time is not cut short on a busy machine.
+// patience ends a test that would otherwise never end. It does not measure speed: a
+// search that has so much time is not cut short on a busy machine.
 const patience = time.Minute
 
 // A shelf is a Source in memory: the table of profiles, one row per Mecha.
@@ -119,7 +119,7 @@ func (s *shelf) lookup(_ context.Context, ids []relay.MechaNumber) ([]relay.Entr
 	return list, nil
 }
 
-// boost is that of a ring for the indexes of tests.
+// boost is the Boost of a ring, for the indexes of tests.
 var boost = func(source any) search.Boost { return nil }
 
 // mustFollow opens an index in dir that follows the source until the test ends.

@@ -16,8 +16,8 @@ const (
 	maxScanned     = 16 << 10 // bytes of a text in which words are looked for
 )
 
-// highlight fills in the hits' highlights from the profiles that Lookup returns.
-// weights are those of the query's terms.
+// highlight fills in the hits' highlights from the profiles that Lookup returns. weights
+// has the weights of the query's terms.
 func highlight(ctx context.Context, req *Request, result *Result, weights map[string]float64) error {
 	if len(result.Hits) == 0 || len(weights) == 0 {
 		return nil

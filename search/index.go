@@ -67,7 +67,7 @@ type Options struct {
 	Boost Boost // default: none
 }
 
-// Progress tells how far an index has followed its store.
+// Progress is how far an index has followed its store.
 type Progress struct {
 	Ready    bool           // the index has caught up with the store since it was opened
 	Revision int64          // the last revision applied
@@ -90,7 +90,7 @@ type Index struct {
 
 	boost Boost // nil: none
 
-	// written tells how many writes the running server has made: while Follow applies many
+	// written returns how many writes the running server has made: while Follow applies many
 	// entries, it raises GOMAXPROCS and rests for the sake of messages. nil: there is no server.
 	written func() uint64
 
@@ -105,11 +105,10 @@ type Index struct {
 
 var errClosed = &relay.Error{Code: relay.ShuttingDown, Detail: "the search index is closed"}
 
-// Open opens the index in the folder dir. If there is none, or if it is damaged
-// or of another version, Open creates an empty index, which Follow fills;
-// Progress().Rebuilt and the log then tell why. Only the owner can read the
-// folder and the index afterwards. Open fails if the folder cannot be used or
-// another process has the index open.
+// Open opens the index in the folder dir. If it is missing, damaged or of another
+// version, Open creates an empty index, which Follow fills; Progress().Rebuilt and the
+// log then say why. Only the owner can read the folder and the index afterwards. Open
+// fails if the folder cannot be used or another process has the index open.
 func Open(dir string, o Options) (*Index, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -145,7 +144,7 @@ func Open(dir string, o Options) (*Index, error) {
 // recreate replaces an index that cannot be used by an empty one.
 func (x *Index) recreate(cause error) (*store, error) {
 	if errors.Is(cause, errNoIndex) {
-		x.log.Info("creating the search index: there is none yet", "folder", x.dir)
+		x.log.Info("creating the search index: none exists yet", "folder", x.dir)
 	} else {
 		x.rebuilt = cause.Error()
 		x.log.Warn("rebuilding the search index", "folder", x.dir, "cause", cause)
@@ -207,7 +206,7 @@ func (x *Index) Wake() {
 // opened. Before that, searches find only the entries applied so far.
 func (x *Index) Ready() bool { return x.ready.Load() }
 
-// Progress tells how far the index has followed its store.
+// Progress returns how far the index has followed its store.
 func (x *Index) Progress() Progress {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

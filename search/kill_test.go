@@ -77,9 +77,9 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// followAndKill runs a child that follows the ladder in dir, kills it when it
-// says to be further by so much, and gives the last revision that it said to
-// have reached. The child goes on meanwhile: it is killed at any moment.
+// followAndKill runs a child that follows the ladder in dir, kills it when it says to be
+// further by so much, and gives the last revision that it said to have reached. The child
+// continues meanwhile: it is killed at any moment.
 func followAndKill(t *testing.T, dir string, further int64) int64 {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestKill$")

@@ -12,9 +12,9 @@ import (
 	"relay/search"
 )
 
-// An answer, its scores and explanations too, is the same whatever words stand
-// in profiles that the caller may not see: else a word put into a profile of
-// one's own would tell how many of them use it.
+// An answer, its scores and explanations too, is the same whatever words are in profiles
+// that the caller may not see: else a word in one's own profile would reveal how many of
+// them use it.
 func TestHiddenWordsDoNotShowInScores(t *testing.T) {
 	t.Parallel()
 	index := func(secret string) *search.Index {

@@ -76,7 +76,7 @@ func TestOneCrewAddsWordsToAKnownMecha(t *testing.T) {
 	}
 }
 
-// In a directory with a single crew its exchanges count. Beside another crew, they lift none
+// In a directory with a single crew its exchanges count. With another crew, they lift none
 // above a better text and find nobody, but decide between equal texts.
 func TestOnlyCrewLearns(t *testing.T) {
 	t.Parallel()
@@ -103,8 +103,8 @@ func TestOnlyCrewLearns(t *testing.T) {
 	first("ferry")
 }
 
-// A word finds a Mecha by itself if two crews have reported it. From what one sender has
-// reported, nobody learns it by such a search, also of a Mecha of good standing.
+// A word alone finds a Mecha if two crews have reported it. Nobody learns a word by such
+// a search that only one sender has reported, not even of a Mecha of good standing.
 func TestAWordOfOneCrewFindsNobody(t *testing.T) {
 	t.Parallel()
 	s, x := marketplace(t)

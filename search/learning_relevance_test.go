@@ -104,7 +104,7 @@ func measureParts(t *testing.T, x *search.Index, test []judged) learningFigure {
 	return learningFigure{all: sum / float64(len(test)), heldOut: heldOut.ndcg}
 }
 
-// learningFigures are those of the test without exchanges, and with so many a Mecha.
+// learningFigures returns the figures of the test without exchanges, and with so many a Mecha.
 func learningFigures(t *testing.T, profiles []relay.Entry, past, test []judged, numbers []int) []learningFigure {
 	s := newShelf(profiles...)
 	for i := range askingCrews {
@@ -135,12 +135,12 @@ func learningFigures(t *testing.T, profiles []relay.Entry, past, test []judged, 
 // on what was held out. Its bound is .0125: so much is gained if each right Mecha comes first for
 // which two exchanges had a word of the query, or three exchanges are known and one had a word.
 //
-// What is learned for all Mechas at once is not bound by that. Ten such variants were tried outside the
-// product: weights of words, and of pairs of a query's word and a profile's word, by their frequencies, by
-// IBM's model 1, and trained against the other candidates. On what was held out of sealtools the best ones,
-// trained, gained .0037 (±.0014) by the counts of today, and .0046 by whole past queries, where the
-// product gains .0009. They are not here: each crew would change the order of all Mechas, and the
-// index would need a table of some hundred thousand weights.
+// Learning for all Mechas at once is not bound by that. Ten such variants were tried outside the product:
+// weights of words, and of pairs of a query's word and a profile's word, by their frequencies, by IBM's
+// model 1, and trained against the other candidates. On what was held out of sealtools the best ones,
+// trained, gained .0037 (±.0014) by the counts of today, and .0046 by whole past queries, where the product
+// gains .0009. They are not here: each crew would change the order of all Mechas, and the index would need
+// a table of some hundred thousand weights.
 type turn struct {
 	bit  int
 	past uint64
@@ -166,7 +166,7 @@ func halves(queries []judged, by turn) (past, test []judged) {
 	return past, test
 }
 
-// pastExchanges gives each Mecha the first n of its past queries as completed exchanges.
+// pastExchanges assigns each Mecha the first n of its past queries as completed exchanges.
 func pastExchanges(past []judged, words map[string][]string, n int) exchanges {
 	x := exchanges{}
 	for i, q := range past {

@@ -97,8 +97,8 @@ func TestFoundByWhatWasLearned(t *testing.T) {
 	}
 }
 
-// What was learned makes nobody visible, and what was learned of hidden Mechas changes no
-// answer for those who may not see them.
+// Learned words make nobody visible, and the learned words of hidden Mechas change no
+// answer for callers who may not see them.
 func TestLearnedStaysHidden(t *testing.T) {
 	t.Parallel()
 	hidden, unlisted := mecha(9005, "hidden^south", "Plans trips."), mecha(9006, "unlisted^south", "Plans trips.")
@@ -168,7 +168,7 @@ func TestLearnedLiftsNothingAboveExactMatches(t *testing.T) {
 	}
 }
 
-// The same counts give the same order and scores, in whatever order they came, also after
+// The same counts give the same order and scores, in whatever order they came, even after
 // the index was lost; and the clock does not matter.
 func TestSameCountsSameOrder(t *testing.T) {
 	t.Parallel()

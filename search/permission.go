@@ -8,10 +8,10 @@ import (
 	"runtime"
 )
 
-// restrictPermissions takes the permissions of all other users away, since the
-// index holds profiles that they must not see. Bleve creates its files by the
-// umask, and the folder may have existed before. On a file system without
-// permissions the index works all the same; the log warns.
+// restrictPermissions takes the permissions of all other users away, since the index
+// holds profiles that they must not see. Bleve creates its files by the umask, and the
+// folder may have existed before. On a file system without permissions the index still
+// works; the log warns.
 func (x *Index) restrictPermissions() {
 	if runtime.GOOS == "windows" {
 		return // there the access list of the folder decides
@@ -28,8 +28,8 @@ func (x *Index) restrictPermissions() {
 	}
 }
 
-// removePermissions sets the mode of a file, if other users have any permission
-// on it. A file that does not exist is no error.
+// removePermissions sets the mode of a file, if other users have any permission on it. A
+// missing file is not an error.
 func removePermissions(path string, mode fs.FileMode) error {
 	info, err := os.Stat(path)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"relay/search"
 )
 
-// The index tells of profiles that others must not see: nobody else may read
-// it, also in a folder that was made beforehand, or by an earlier program.
+// The index has profiles that others must not see: nobody else may read it, even in a
+// folder that was made beforehand, or by an earlier program.
 func TestNobodyElseReadsTheIndex(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -46,7 +46,7 @@ func TestNobodyElseReadsTheIndex(t *testing.T) {
 		t.Errorf("what is not its own has %v now, %v", info.Mode(), err)
 	}
 
-	// Made anew, it is as private.
+	// Rebuilt, it is as private.
 	truncate(t, filepath.Join(dir, "store", "root.bolt"), 1000)
 	x, err := search.Open(dir, search.Options{})
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 // processors than cores the kernel schedules the threads, and it prefers those
 // that have slept.
 //
-// Measured on two cores, beside a rebuild of 12,000 profiles, as medians of pairs
-// with and without in turn: of 8 senders, p99 36 → 24 ms (× 0.61) and p99.9
-// 85 → 55 ms (14 pairs); of 64 senders, 3,200 → 5,000 sends/s and p99
-// 153 → 78 ms (5 pairs). The rebuild takes 10 % more CPU, and alone with the 8
-// senders 12 % longer.
+// Measured on two cores, during a rebuild of 12,000 profiles, as medians of pairs with
+// and without in turn: of 8 senders, p99 36 → 24 ms (× 0.61) and p99.9 85 → 55 ms (14
+// pairs); of 64 senders, 3,200 → 5,000 sends/s and p99 153 → 78 ms (5 pairs). The rebuild
+// takes 10 % more CPU, and alone with the 8 senders 12 % longer.
 const extraProcessors = 4
 
 // addProcessors raises GOMAXPROCS by extraProcessors. It returns a function that

@@ -62,7 +62,7 @@ type pair struct {
 type step struct {
 	straight int // the two words
 	reversed int // the two words in the other order
-	skipping int // the first word and the one after the second; -1 if there is none
+	skipping int // the first word and the one after the second, or -1
 }
 
 // link fills in the steps of all sentences, and the whole query.
@@ -298,7 +298,7 @@ func (s *sentence) add(i int, ordered bool) {
 	}
 }
 
-// correctedText is the query's text with the corrections in it; "" if there are none.
+// correctedText returns the query's text with the corrections in it, or "".
 func (p *parser) correctedText() string {
 	if len(p.replaced) == 0 {
 		return ""

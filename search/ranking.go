@@ -58,7 +58,7 @@ const maxCount = 3
 const (
 	requestWeight   = 0.5 // one of requestWords
 	correctedWeight = 0.5 // a correction of an unknown word
-	joinedWeight    = 0.5 // a whole camelCase word, beside its parts
+	joinedWeight    = 0.5 // a whole camelCase word, in addition to its parts
 	prefixWeight    = 0.4 // a completion of the last word of a short query
 )
 

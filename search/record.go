@@ -29,7 +29,7 @@ type record struct {
 }
 
 // nameTrigrams returns the sorted trigrams of each of the names. It makes them when they are
-// first asked for, since most queries are no names. Any goroutine may call it.
+// first asked for, since most queries are not names. Any goroutine may call it.
 func (r *record) nameTrigrams() [][]trigram {
 	r.trigramsOnce.Do(func() {
 		for _, name := range r.names {

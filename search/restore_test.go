@@ -9,9 +9,9 @@ import (
 	"relay/search"
 )
 
-// A backup of the store is restored beside the index, which has gone on since,
-// and changed before the index sees it. Entries of the lost time
-// must go. The same store's own later history is no reason to begin anew.
+// A backup of the store is restored next to the index, which has advanced since, and
+// changed before the index sees it. Entries of the lost time must go. The same store's
+// own later history does not make the index begin again.
 func TestARestoredBackupIsNoticed(t *testing.T) {
 	t.Parallel()
 	const lost = "horoscopes" // what only profiles of the lost time say

@@ -47,8 +47,8 @@ func (s *searcher) bestSkill(doc uint64) (string, error) {
 	return id, nil
 }
 
-// matched tells which terms matched, and in which fields. Request words are
-// listed only if no other term matched.
+// matched returns the matching terms, and their fields. Request words are listed only if
+// no other term matched.
 func (s *searcher) matched(c *candidate) Matched {
 	var m Matched
 	var where uint8

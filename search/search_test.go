@@ -110,7 +110,7 @@ func TestCorrectedQuery(t *testing.T) {
 		"hotl":                  "hotel",
 		"htl":                   "", // too short to be forgiven
 		"tell me":               "", // words of asking are right
-		"transl":                "", // a beginning is no mistake
+		"transl":                "", // a beginning is not a mistake
 	} {
 		if r := mustSearch(t, x, search.Request{Query: query}); r.CorrectedQuery != want {
 			t.Errorf("%q is corrected to %q, want %q", query, r.CorrectedQuery, want)

@@ -35,7 +35,7 @@ type searcher struct {
 	clock clock
 
 	query  *query
-	hidden bitset // documents that the caller may not see; nil if there are none
+	hidden bitset // documents that the caller may not see, or nil
 	wanted bitset // documents that are visible, pass the filter and are not excluded
 	exact  map[uint64]exactness
 
@@ -51,7 +51,7 @@ type searcher struct {
 	similar        bitset  // documents with commonTrigrams above 0
 	minTrigrams    uint8   // the least commonTrigrams of a name candidate
 
-	exactSkills bitset // documents with a skill that is the query; nil if there are none
+	exactSkills bitset // documents with a skill that is the query, or nil
 
 	boost       Boost    // nil: none
 	boosted     Boosted  // nil: it adds nothing

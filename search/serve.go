@@ -17,7 +17,7 @@ type Directory interface {
 	// OnEntries registers a function to be called after entries have changed.
 	// The function does not block.
 	OnEntries(changed func())
-	// Written tells how many writes the server has made, of messages and of all else.
+	// Written returns how many writes the server has made, of every kind.
 	Written() uint64
 }
 
@@ -42,9 +42,9 @@ const reopenAfter = 2 * time.Second
 var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search index is not available at the moment",
 	RetryAfter: reopenAfter}
 
-// Serve opens the index in the folder dir, makes it if there is none, and keeps
-// it up to date with the directory until Close. boost
-// may be nil. Serve does not fail: the log tells why an index cannot be opened.
+// Serve opens the index in the folder dir, makes it if it is missing, and keeps it up to
+// date with the directory until Close. boost may be nil. Serve does not fail: the log
+// says why an index cannot be opened.
 func Serve(dir string, directory Directory, boost Boost, log *slog.Logger) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{dir: dir, log: log, written: directory.Written, boost: boost, cancel: cancel,

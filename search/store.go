@@ -22,7 +22,7 @@ import (
 	bolt "go.etcd.io/bbolt/errors"
 )
 
-// Keys of the values that the index stores beside its documents, in the same batch.
+// Keys of the values that the index stores with its documents, in the same batch.
 var (
 	keyVersion   = []byte("relay.version")
 	keyWatermark = []byte("relay.watermark")

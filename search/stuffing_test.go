@@ -18,7 +18,7 @@ import (
 // skill beats whatever repeats the words, a misspelled name is in the first
 // three, presence lifts nobody weak over somebody exact.
 
-// directorySizes are those of the small servers that most are.
+// directorySizes are the sizes of small servers, which most are.
 var directorySizes = []int{5, 20, 56, 200}
 
 // stuffings are the ways to say a query as often as a profile allows.
@@ -168,9 +168,9 @@ func wantSkill(t *testing.T, x *search.Index, skill string) {
 	}
 }
 
-// In its short form each stuffing meets each size of directory with one of the
-// skills, and each skill, common and not, meets a third of the stuffings: those that
-// meet the same directory stand in it together.
+// In its short form each stuffing meets each size of directory with one of the skills,
+// and each skill, common and not, meets a third of the stuffings: all that meet the same
+// directory are in it together.
 func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 	t.Parallel()
 	for i, size := range directorySizes {
@@ -201,7 +201,7 @@ func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 	}
 }
 
-// wantNotBeaten puts a Mecha with a skill beside Mechas that are stuffed with it in these ways.
+// wantNotBeaten puts a Mecha with a skill into a directory with Mechas that are stuffed with it in these ways.
 func wantNotBeaten(t *testing.T, size int, skill, common string, ways ...string) {
 	t.Helper()
 	known, loud := []relay.Entry{skilled(skill)}, map[relay.MechaNumber]bool{}

@@ -29,9 +29,8 @@ type postings struct {
 	key       []byte
 }
 
-// postingsOf returns the postings of a stem, and the number of documents in them
-// that the caller may see (frequency tells why only those). Postings without such
-// a document are left out.
+// postingsOf returns the postings of a stem, and the number of documents in them that the
+// caller may see (frequency explains why). Postings without such a document are left out.
 func (s *searcher) postingsOf(stem string) (list []postings, count int, err error) {
 	dictionaries, err := s.v.dictionariesOf(inText)
 	if err != nil {

@@ -133,9 +133,9 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 	return wordsOf(found, maxPrefixWords), nil
 }
 
-// frequency is the number of profiles with the term that the caller may see. A
-// word of hidden profiles alone counts as unknown, and the weights of words, which
-// a search explains, must not tell how many hidden profiles have them.
+// frequency is the number of profiles with the term that the caller may see. A word of
+// hidden profiles alone counts as unknown, and the weights of words, which a search
+// explains, must not reveal how many hidden profiles have them.
 func (s *searcher) frequency(name, t string) (int, error) {
 	count, err := s.v.count(name, t)
 	if err != nil || count == 0 || s.hidden == nil {

@@ -1,7 +1,7 @@
 // Packages makes a .deb, a .rpm and an .apk of the source around it, as goreleaser.yaml
-// describes them. It uses the library of goreleaser, nfpm, but is built in half
-// a minute. The packages are for the architecture that runs it, or that of -arch, and stand
-// in the folder dist of the source.
+// describes them. It uses the library of goreleaser, nfpm, but is built in half a minute.
+// The packages are for the architecture that runs it, or the one named by -arch, and are in
+// the folder dist of the source.
 //
 //	go run -C contrib/packages . -version 1.2.3 -arch arm64
 package main
@@ -82,8 +82,8 @@ func (m *maker) run(formats string) error {
 	return nil
 }
 
-// build makes the program, if there is none, and what stands beside it in a package.
-// The manual pages come from a program that runs here.
+// build makes the program, if it is missing, and the other files of a package. The manual
+// pages come from a program that runs here.
 func (m *maker) build(work string) error {
 	here := m.program
 	if m.program == "" {

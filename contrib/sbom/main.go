@@ -88,8 +88,8 @@ func describe(kind, module, version string) component {
 	return component{Type: kind, Ref: purl, Name: module, Version: version, PURL: purl}
 }
 
-// library is a module that the program has in it: the one that replaces another,
-// if there is such a one. The checksum is that of go.sum, of the module's files.
+// library is a module in the program, or the module that replaces it. The checksum is the
+// one of the module's files in go.sum.
 func library(m *debug.Module) (component, error) {
 	m = cmp.Or(m.Replace, m)
 	c := describe("library", m.Path, m.Version)

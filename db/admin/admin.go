@@ -1,6 +1,6 @@
-// Package admin is the way of a command to the server of a file: a Unix socket beside the
-// file, over which the command hands its writes and questions, and the server gives their
-// outcomes. It knows nothing of what a write or a question is.
+// Package admin connects a command to the server of a file: by a Unix socket next to the file, over
+// which the command sends its writes and questions, and the server returns their outcomes. It knows
+// nothing of what a write or a question is.
 //
 // Only a user who may write the file may open the socket. On Windows, which has had such sockets
 // since 2018, the rights of the folder decide. The command must also send a greeting that only
@@ -51,7 +51,7 @@ type answer struct {
 	Code    relay.Code      `json:"code,omitempty"` // "": it was done
 	Detail  string          `json:"detail,omitempty"`
 	Outcome json.RawMessage `json:"outcome,omitempty"` // of a question
-	More    bool            `json:"more,omitempty"`    // the question goes on: the outcome is that so far
+	More    bool            `json:"more,omitempty"`    // the question is not done: this is the outcome so far
 }
 
 // fail puts an error into the answer.
@@ -64,7 +64,7 @@ func (a *answer) fail(err error) {
 	}
 }
 
-// Socket returns the path of the socket beside the file at path. Error: the file cannot be
+// Socket returns the path of the socket of the file at path. Error: the file cannot be
 // looked up.
 func Socket(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
@@ -92,7 +92,7 @@ func short(socket string) (name string, done func(), err error) {
 	link := filepath.Join(dir, "d")
 	name = filepath.Join(link, filepath.Base(socket))
 	if err = os.Symlink(filepath.Dir(socket), link); err == nil && len(name) > maxPath {
-		err = fmt.Errorf("its name is longer than a socket beside it can have: give the file a shorter one")
+		err = fmt.Errorf("its name is too long for a socket in its folder: give the file a shorter one")
 	}
 	if err != nil {
 		done()
@@ -113,9 +113,9 @@ type Server struct {
 	conns    map[net.Conn]bool
 }
 
-// Listen opens the socket beside the file at path, whose server the caller must be: a socket
-// that is there already is removed. share gives others the rights to the socket that they are
-// to have. Serve and Close must follow, or Close alone.
+// Listen opens the socket of the file at path, whose server the caller must be: a socket that
+// is there already is removed. share gives others the rights to the socket that they are to
+// have. Serve and Close must follow, or Close alone.
 func Listen(path string, greeting []byte, share func(socket string) error) (*Server, error) {
 	socket, err := Socket(path)
 	if err != nil {
@@ -154,8 +154,8 @@ type Handler struct {
 	// Apply is called for each write, for those of one command in their order. It, or a
 	// goroutine, calls done once with the outcome.
 	Apply func(ctx context.Context, write []byte, done func(error))
-	// Answer answers a question, by an outcome also beside an error; say tells the outcome so far.
-	// ctx ends also when the command takes the question back, or is gone.
+	// Answer answers a question, by an outcome and perhaps an error as well; say sends the outcome
+	// so far. ctx also ends when the command withdraws the question, or is gone.
 	Answer func(ctx context.Context, question []byte, say func(json.RawMessage)) (json.RawMessage, error)
 	// Fault is told why no connection could be taken.
 	Fault func(error)

@@ -71,7 +71,7 @@ func written(t *testing.T) (s *Server, command net.Conn, lines *json.Decoder, do
 	return s, command, lines, <-taken
 }
 
-// closing closes the server, and returns a channel that tells when that is done.
+// closing closes the server, and returns a channel that is closed when that is done.
 func closing(s *Server) chan bool {
 	closed := make(chan bool)
 	go func() { s.Close(); close(closed) }()

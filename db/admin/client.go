@@ -17,7 +17,7 @@ import (
 // The errors of a request that did not get its outcome.
 var (
 	// ErrNoServer says that nothing was done, since no server takes requests.
-	ErrNoServer = errors.New("no server takes requests at the socket beside the file")
+	ErrNoServer = errors.New("no server takes requests at the socket of the file")
 	// ErrEnded says that it is unknown whether the request was done.
 	ErrEnded = errors.New("the server has ended the connection")
 )
@@ -65,8 +65,9 @@ func (c *Client) Send(write []byte, done func(error)) {
 }
 
 // Ask asks the server a question. said gets the outcome so far, now and then; it may be nil.
-// When ctx ends, the server is told, and the outcome is that of what was done. No further
-// request can be sent then. Errors: those of Send, perhaps beside an outcome, and that of ctx.
+// When ctx ends, Ask tells the server, and returns the outcome of what was done. No further
+// request can be sent then. Errors: as of Send, perhaps together with an outcome, and the
+// error of ctx.
 func (c *Client) Ask(ctx context.Context, question []byte, said func(json.RawMessage)) (json.RawMessage, error) {
 	type end struct {
 		outcome json.RawMessage

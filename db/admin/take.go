@@ -51,7 +51,7 @@ func find(path string, serve bool) (*Client, error) {
 	}
 	server, err := NewClient(path)
 	if err != nil {
-		return nil, nil // the lock tells who may say why
+		return nil, nil // the lock decides who may say why
 	}
 	if serve {
 		if conn, err := server.dial(); err == nil { // even if it takes no requests now

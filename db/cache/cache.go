@@ -3,9 +3,9 @@
 // found in the old generation moves to the young one. So a flood of pairs that are used only
 // once does not drop the pairs in use.
 //
-// What a cache holds must be what its source has. A change of the source is told by Drop or
-// Forget. A reader that may have read an older state of the source puts its pair by PutSince,
-// which drops it if Forget was called meanwhile.
+// A cache must equal its source: a change of the source must call Drop or Forget. A reader
+// that may have read an older state of the source puts its pair by PutSince, which drops it
+// if Forget was called meanwhile.
 //
 // The package knows nothing of keys and values. Callers say how large a pair is, in any unit.
 package cache
@@ -27,8 +27,8 @@ type pair[V any] struct {
 	size  int
 }
 
-// New returns an empty cache. Its pairs are no larger than bound together, but for a single
-// pair that is larger than half of it.
+// New returns an empty cache. Its pairs together are at most as large as bound, except for
+// a single pair that is larger than half of it.
 func New[K comparable, V any](bound int) *Cache[K, V] {
 	return &Cache[K, V]{half: bound / 2, young: map[K]pair[V]{}}
 }

@@ -95,7 +95,7 @@ func TestAPairCountsOnce(t *testing.T) {
 	}
 }
 
-// What was read before Forget is not put after it.
+// A pair that was read before Forget is not put after it.
 func TestForgetBetweenReadAndPut(t *testing.T) {
 	c := cache.New[string, int](100)
 	epoch := c.Epoch()

@@ -15,8 +15,8 @@ import (
 // counts for a majority. It asks what they know of its folder:
 //
 //   - Have they known another folder under its name? Then it has lost its disk.
-//   - Have they heard of an age and a life that it did not have? Then its disk was put back to an
-//     older state.
+//   - Have they heard of an age and a life that it did not have? Then its disk was rolled back to
+//     an older state.
 //
 // Either is refused. Answers of a majority are enough, the node itself counted, and it waits a
 // little for the rest: more cannot be asked for, because two of three must be able to start
@@ -33,17 +33,17 @@ var (
 	errRolledBack = errors.New("the disk of this node was put back to an older state, and has forgotten what it has " +
 		"acknowledged: the machine comes back under a new name, with an empty folder (relay cluster add, relay cluster " +
 		"remove)")
-	errTaken = errors.New("its disk was put back to an older state, and it takes part in the log all the same, which " +
-		"may have lost acknowledged messages: this node stops, and does not start again (relay docs cluster tells how to " +
-		"recover)")
+	errTaken = errors.New("its disk was put back to an older state, but it still takes part in the log, which " +
+		"may have lost acknowledged messages: this node stops, and does not start again (to recover, see relay docs " +
+		"cluster)")
 )
 
-// farewell is how long a node still speaks that finds out that its disk was put back: so the one
-// that knows it learns that it takes part in the log.
+// farewell is how long a node still speaks that finds out that its disk was rolled back: so the
+// node that knows about the rollback learns that this one takes part in the log.
 const farewell = time.Second
 
-// rolledBack has this node stop, since another one knows that its disk was put back. It was taken while
-// that one was away.
+// rolledBack has this node stop, since another node knows that its disk was rolled back. It was taken
+// while that one was away.
 func (n *Node) rolledBack(by string) {
 	err := fmt.Errorf("%w (%s, as %s remembers)", errRolledBack, n.c.Node, by)
 	n.all.Go(func() {
@@ -53,8 +53,8 @@ func (n *Node) rolledBack(by string) {
 	})
 }
 
-// taken has this node stop for good, since one takes part in the log whose disk was put back. The
-// caller has the lock of the beats.
+// taken has this node stop for good, since a node takes part in the log whose disk was rolled
+// back. The caller has the lock of the beats.
 func (n *Node) taken(why error) {
 	if n.heartbeats.taken != nil {
 		return
@@ -230,8 +230,9 @@ func (n *Node) join() error {
 	return nil
 }
 
-// How often a folder becomes older, while the log grows and while it does not. What a node
-// acknowledged after the last time is not missed if its disk is put back to a state of then.
+// How often a folder becomes older, while the log grows and while it does not. If the disk
+// is rolled back to a later state than the last time, no one notices that acknowledged
+// writes are missing.
 const (
 	growEvery  = time.Second
 	growSeldom = 10 * time.Second

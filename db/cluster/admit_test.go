@@ -62,9 +62,9 @@ func (m *machine) wantPutBack() {
 	m.stop()
 }
 
-// A node whose folder was put back to an older state is refused, with the database of then or the
-// present one. The others go on. With its last folder it comes back, though its database is old:
-// it takes from the log what that one lacks.
+// A node whose folder was rolled back to an older state is refused, with the database of then or
+// the present one. The others continue. With its last folder it comes back, though its database
+// is old: it takes the missing entries from the log.
 func TestDiskThatWasPutBack(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -100,7 +100,7 @@ func TestDiskThatWasPutBack(t *testing.T) {
 	wantMessages(t, m, []string{"before", "since", "without it", "with it"})
 }
 
-// A folder that is put back to what it was while the node ran is found out, too.
+// A folder that is rolled back to a state of while the node ran is detected, too.
 func TestImageOfARunningNode(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -130,8 +130,8 @@ func ageOf(t testing.TB, path string) uint64 {
 	return form.Age
 }
 
-// When two of three were put back, neither is taken, and the third one does not go on with either.
-// What was acknowledged is in its file.
+// When two of three were rolled back, neither is admitted, and the third one does not continue
+// with either. Everything that was acknowledged is in its file.
 func TestTwoDisksThatWerePutBack(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -171,9 +171,9 @@ func TestTwoDisksThatWerePutBack(t *testing.T) {
 	wantMessages(t, all[2], []string{"acknowledged"})
 }
 
-// A node whose disk was put back meets one that has missed all since, while the only one that knows
-// is away. They cannot know it, and go on. Once the third one is back, it and the node that was put
-// back stop, and the third one has kept what was acknowledged.
+// A node whose disk was rolled back meets one that has missed everything since, while the only one
+// that knows is away. They cannot know it, and continue. Once the third one is back, it and the
+// rolled-back node stop, and the third one has kept everything that was acknowledged.
 func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -201,7 +201,7 @@ func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	knows.config.admitTimeout = longest // nodes that start side by side have taken 5.8 s to hear each other
 	knows.start()
 	m.wantFatal("the disk of this node was put back to an older state")
-	knows.wantFatal("takes part in the log all the same")
+	knows.wantFatal("still takes part in the log")
 	if knows.isAdmitted() {
 		t.Error("the node that knows has a part of the log")
 	}
@@ -227,8 +227,8 @@ func (m *machine) obstruct() (inTheWay string) {
 	return inTheWay
 }
 
-// What a node tells of the age of its folder is on its disk before: an age that it could not write
-// it does not tell. So a node that is killed at any moment has what others know.
+// A node writes the age of its folder to disk before it tells the age: it does not tell an age
+// that it could not write. So a node that is killed at any moment has what others know.
 func TestAgeIsOnDiskBeforeItIsTold(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -254,7 +254,7 @@ func TestAgeIsOnDiskBeforeItIsTold(t *testing.T) {
 }
 
 // A node has no part of the log until another one has on disk that it lives again: else a state of
-// before could be put back, and nobody knew.
+// before could be restored unnoticed.
 func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -299,7 +299,7 @@ func (m *machine) lastOf(name string) beat {
 }
 
 // A beat that was long on its way, by a connection that has broken since, does not say that a disk
-// was put back.
+// was rolled back.
 func TestBeatThatComesLate(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)

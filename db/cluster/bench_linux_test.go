@@ -60,8 +60,8 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle tells what a node costs that has nothing to do: the time of the processors, and what
-// three nodes in one process add to its memory, divided by three.
+// BenchmarkIdle measures the cost of an idle node: the time of the processors, and what three nodes
+// in one process add to its memory, divided by three.
 func BenchmarkIdle(b *testing.B) {
 	before := memory(b)
 	all := clusterOf(b, "n1", "n2", "n3")

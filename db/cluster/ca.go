@@ -116,7 +116,7 @@ func (f *File) tlsConfig(node string, isMember func(name string) bool) (*tls.Con
 	pool.AddCert(f.cert)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
-		RootCAs: pool, ServerName: f.ID, // addresses are no names here: each node proves its place in the cluster
+		RootCAs: pool, ServerName: f.ID, // not an address: a node proves its cluster
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 {

@@ -93,7 +93,7 @@ const waitsForLog = "waiting for the log of the cluster"
 
 // A node that is left alone has the lease no longer. It refuses writes as not written, and none
 // is. It starts alone, says once that it waits, and closes without the others. When they are back,
-// it goes on.
+// it continues.
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -161,11 +161,11 @@ func TestOtherLog(t *testing.T) {
 }
 
 // A node that misses entries that the log has no longer stops. With the file of another node it
-// goes on.
+// continues.
 func TestTruncatedLog(t *testing.T) {
 	t.Parallel()
 	all := clusterOf(t, "n1", "n2", "n3")
-	all[0].config.File.LogBytes = minLogBytes // the file is that of all
+	all[0].config.File.LogBytes = minLogBytes // all nodes share the file
 	startAll(all...)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
@@ -221,8 +221,8 @@ func TestLogThatWasRolledBack(t *testing.T) {
 	}
 }
 
-// A store that was changed by hand is found out at the next mark, and its node stops. The others
-// go on.
+// A store that was changed by hand is detected at the next mark, and its node stops. The others
+// continue.
 func TestStoreThatDiffers(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
@@ -289,7 +289,7 @@ func TestClockThatIsFarOff(t *testing.T) {
 	waitLeader(all)
 	all[0].mustSend(k, "without n2")
 	wait(t, "it says why it does not join", func() bool {
-		return off.log.count("the clock of this node is off from those of the others by -1h0m") == 1
+		return off.log.count("the clock of this node differs from the clocks of the other nodes by -1h0m") == 1
 	})
 	if off.Fresh() || off.db.Place().Applied >= all[0].db.Place().Applied {
 		t.Error("it has joined")

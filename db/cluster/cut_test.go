@@ -107,9 +107,9 @@ func (w *wire) set(cut bool) {
 	}
 }
 
-// A node whose wires lose all that it sends and is sent has the lease no longer. The others go on.
-// Who waits until an entry has been seen waits for the lease of that node, and then no longer. When
-// the wires are mended it has all entries.
+// A node whose wires lose all that it sends and is sent no longer has the lease. The others
+// continue. A wait until an entry has been seen lasts until the lease of that node ends. When the
+// wires are mended it has all entries.
 func TestCutOffNode(t *testing.T) {
 	t.Parallel()
 	all := clusterOf(t, "n1", "n2", "n3")

@@ -7,9 +7,9 @@
 // # The log
 //
 // An entry is a message of the stream. Append returns once the stream's leader has it from a
-// majority of the copies, each of which syncs its file at each write. So what is acknowledged
-// stands on two disks. The leader then publishes the entry again, on a subject that all nodes
-// hear (Follow). What a node does not hear, it reads from its own copy of the stream. No
+// majority of the copies, each of which syncs its file at each write. So every acknowledged write
+// is on two disks. The leader then publishes the entry again, on a subject that all nodes hear
+// (Follow). A node reads entries that it does not hear from its own copy of the stream. No
 // consumer of JetStream is used: it would live on one machine, and be silent when that is.
 //
 // # Heartbeats and the lease

@@ -50,7 +50,7 @@ const (
 	minLogBytes     = 64 << 10
 )
 
-// fileForm is how a File stands in its file.
+// fileForm is the form of a File on disk.
 type fileForm struct {
 	Version  int      `json:"version"`
 	ID       string   `json:"cluster"`
@@ -165,7 +165,7 @@ func (f *File) Remove(name string) error {
 	return nil
 }
 
-// Address returns the address of a member; "" if there is none of that name.
+// Address returns the address of a member, or "" for an unknown name.
 func (f *File) Address(name string) string {
 	if i := f.index(name); i >= 0 {
 		return f.Members[i].Addr
@@ -182,7 +182,7 @@ var (
 	nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 )
 
-// check tells what is wrong with the fields that people write.
+// check returns what is wrong with the fields that people write, or nil.
 func (f *File) check() error {
 	if !idForm.MatchString(f.ID) {
 		return fmt.Errorf("%q is not the id of a cluster, which has 32 hexadecimal digits", f.ID)

@@ -109,7 +109,7 @@ func (f *following) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if next := time.Now().Add(f.wait()); !told || next.Before(due) { // being told often must not put it off
+		if next := time.Now().Add(f.wait()); !told || next.Before(due) { // frequent news must not delay it
 			due = next
 			timer.Reset(time.Until(due))
 		}

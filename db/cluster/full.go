@@ -11,7 +11,7 @@ import (
 
 // When a write to its files fails, the server of NATS gives up its part of the log, and never takes
 // it up again: the node then no longer counts for a majority. It must be started again. That helps
-// only once the disk has room. A node that cannot start is no better than one that waits for room.
+// only once the disk has room. A node that cannot start is not better than one that waits for room.
 const (
 	logLookEvery = time.Second
 	roomForLog   = 32 << 20 // bytes free; a few files of the log

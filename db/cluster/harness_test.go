@@ -260,7 +260,7 @@ func followers(all []*machine) (others []*machine) {
 	return others
 }
 
-// wantFatal waits until the machine has stopped by itself, and looks for words in the error.
+// wantFatal waits until the machine has stopped on its own, and looks for words in the error.
 func (m *machine) wantFatal(words string) {
 	m.Helper()
 	select {

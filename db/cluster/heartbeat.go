@@ -62,7 +62,7 @@ type heartbeats struct {
 	due     chan struct{} // has a token when the next beat is to be sent at once
 	marks   marks         // of this node
 	differs bool          // that marks differ is logged
-	taken   error         // why this node must not go on (errTaken)
+	taken   error         // why this node must stop (errTaken)
 }
 
 // peer is what a node knows of another one.
@@ -94,7 +94,7 @@ func newHeartbeats(members []Member, self string) *heartbeats {
 	return b
 }
 
-// set takes over the members of a cluster file. What is known of those that stay is kept.
+// set takes over the members of a cluster file. It keeps what is known of the members that stay.
 func (b *heartbeats) set(members []Member, self string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,10 +207,10 @@ func (n *Node) moment() (elapsed time.Duration, clock int64) {
 // the log, and give entries their times.
 const maxSkew = 30 * time.Second
 
-var errClock = errors.New("the clock of this node is off from those of the others")
+var errClock = errors.New("the clock of this node differs from the clocks of the other nodes")
 
-// checkClock compares the clock of this node with those of the others, of which it must know those
-// of a majority, its own counted. It is enough that one of them agrees.
+// checkClock compares the clock of this node with the clocks of the others. It needs the clocks of
+// a majority, its own counted. One that agrees is enough.
 func (n *Node) checkClock() error {
 	s := n.heartbeats
 	s.mu.Lock()
@@ -283,7 +283,7 @@ func (n *Node) hear(b beat) {
 // leaveOut leaves out a beat that could not be noted. An older folder may only be a beat that comes
 // late, after what a third node has said of a later one. The caller has the lock.
 func (n *Node) leaveOut(p *peer, b *beat, why error) {
-	mayBeLate := errors.Is(why, errOlder) && !b.Asking // one that asks learns it by itself
+	mayBeLate := errors.Is(why, errOlder) && !b.Asking // a node that asks learns it anyway
 	if mayBeLate && !n.isPresent(p, b) {
 		return
 	}

@@ -21,8 +21,8 @@ import (
 
 // identity is who a node's folder says it is, how old the folder is, and what it has heard of
 // the folders of the other nodes. So the nodes notice a machine that lost its disk, or whose
-// disk was put back to an older state: it must not come back under its old name, because it
-// would count as one that has all entries it has ever acknowledged.
+// disk was rolled back to an older state: it must not come back under its old name, because
+// it would count as one that has all entries it has ever acknowledged.
 type identity struct {
 	path string
 
@@ -38,19 +38,20 @@ type identityForm struct {
 	Folder  string            `json:"folder"` // random, made with the folder
 	Met     map[string]string `json:"met"`    // the folder of each other node, by its name
 	past
-	// Known has what this node knows of the folders of the other nodes, by their names: the highest
-	// age of each life. What it learns goes to the disk with the next change of this file. The node
-	// tells the others of it at once.
+	// Known has the highest age of each incarnation of the folders of the other nodes, by the
+	// nodes' names. News is written with the next change of this file; the node tells the others at
+	// once.
 	Known map[string]ages `json:"known"`
 	// End is why the node does not start again; "": it does.
 	End string `json:"end,omitempty"`
 }
 
-// ages are the highest ages of a folder that are known, by its lives.
+// ages are the highest ages of a folder that are known, by its incarnations.
 type ages map[string]uint64
 
 // past is what a folder knows of itself. A node tells it after it is on the disk. So nobody has
-// heard of an age and a life that the folder did not have, unless the folder was put back.
+// heard of an age and an incarnation that the folder did not have, unless the folder was rolled
+// back.
 type past struct {
 	Age          uint64        `json:"age"`   // it only rises (Node.grow)
 	Incarnations []incarnation `json:"lives"` // the last ones; one begins at each start
@@ -63,8 +64,8 @@ type incarnation struct {
 
 const incarnationsKept = 16
 
-// had reports whether the folder had an age in a life. Of a time before its lives that are kept
-// it says yes.
+// had reports whether the folder had an age in an incarnation. Of a time before the
+// incarnations that are kept it says yes.
 func (p *past) had(id string, age uint64) bool {
 	end := p.Age
 	for _, l := range slices.Backward(p.Incarnations) {

@@ -29,9 +29,9 @@ func (m *marks) at(number uint64) (hash uint64, ok bool) {
 	return 0, false
 }
 
-// compareMarks compares the marks of this node's store with those of the others. If a majority of the
-// members has decided alike, and otherwise than this one, this one must stop. The caller has the
-// lock of the beats.
+// compareMarks compares the marks of this node's store with the marks of the other nodes. If a
+// majority of the members agrees with each other and not with this node, this node must stop. The
+// caller has the lock of the beats.
 func (n *Node) compareMarks(s *heartbeats) {
 	for i, number := range s.marks.numbers {
 		votes, own := map[uint64]int{}, s.marks.hashes[i]

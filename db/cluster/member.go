@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// SetFile has the node go on with another file of its cluster: one with a member more or less.
-// From then on it takes connections of the members of that file alone. It connects by itself to a
-// new member after its next start; until then that one connects to it. Error: it is the file of
-// another cluster, or the node is no member.
+// SetFile has the node continue with another file of its cluster, which has a member more or
+// less. From then on the node takes connections of the members of that file alone. It connects to
+// a new member after its next start; until then the new member connects to it. Error: the file
+// belongs to another cluster, or does not list the node.
 func (n *Node) SetFile(f *File) error {
 	if id := n.file.Load().ID; f.ID != id {
 		return fmt.Errorf("it is the file of cluster %s, and this node is of cluster %s", f.ID, id)
@@ -52,7 +52,7 @@ func (n *Node) evict() {
 	}
 }
 
-// following tells how many live members follow the log, this one counted.
+// following returns how many live members follow the log, this one counted.
 func (n *Node) following() (count int) {
 	s := n.heartbeats
 	s.mu.Lock()

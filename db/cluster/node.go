@@ -143,8 +143,8 @@ func (n *Node) Attach(s Store) {
 	n.all.Go(n.makeSure)
 }
 
-// Close stops the node. It does not wait for the other nodes. Close the store before. What the
-// log has acknowledged it has. Close may be called again.
+// Close stops the node. It does not wait for the other nodes. Close the store before. The log
+// has what it acknowledged. Close may be called again.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
 		if n.isAdmitted() {
@@ -190,7 +190,7 @@ func (n *Node) isAttached() bool { return isClosed(n.attached) }
 // isSure reports whether the store of the node follows the log of the cluster.
 func (n *Node) isSure() bool { return isClosed(n.sure) && n.unfit == nil }
 
-// isPeer reports whether name is that of another member.
+// isPeer reports whether name is the name of another member.
 func (n *Node) isPeer(name string) bool {
 	return name != n.c.Node && n.file.Load().index(name) >= 0
 }

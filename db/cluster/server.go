@@ -70,8 +70,8 @@ const (
 	adminUser = "admin"
 )
 
-// A doorkeeper lets clients in by the secret of this process. The usual users of NATS would not do:
-// beside them it lets in clients without a name.
+// A doorkeeper lets clients in by the secret of this process. The users of NATS would not do: with
+// them, NATS also accepts clients without a name.
 type localAuth struct {
 	secret string
 	server *natsServer
@@ -125,8 +125,8 @@ func (n *Node) serverOptions(withLog bool) (*server.Options, error) {
 	return o, nil
 }
 
-// reportRoute is at which failed attempts in a row, beside the first one, NATS says that it
-// cannot reach another node.
+// reportRoute is at which failed attempts in a row, besides the first one, NATS says that
+// it cannot reach another node.
 const reportRoute = 3600
 
 // ready waits until the server listens at both ports, or has said why it cannot.

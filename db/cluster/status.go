@@ -49,8 +49,8 @@ const (
 	holdsPause = 100 * time.Millisecond
 )
 
-// Status tells the state of the cluster. It asks the leader of the log, and waits for up to 2 s
-// if there is none. It takes up to a second if a member that lives has no current copy of the log.
+// Status returns the state of the cluster. It asks the leader of the log, and waits for up to 2 s
+// for one to be elected. It takes up to a second if a live member has no current copy of the log.
 func (n *Node) Status(ctx context.Context) Status {
 	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
 	holders := map[string]bool{}

@@ -139,11 +139,11 @@ func (n *Node) makeSure() {
 }
 
 // errOtherStream says that a node must not use the stream that it found. It is an error of
-// Follow after which a copy cannot go on.
+// Follow after which a copy cannot continue.
 var errOtherStream = fmt.Errorf("the stream of the cluster does not fit this node: %w", replication.ErrLogBehind)
 
-// checkStream looks whether the stream is the one of the store's log. It makes the stream if
-// there is none and the store is at the beginning of its log.
+// checkStream checks that the stream is the store's log. It makes a missing stream if the
+// store is at the beginning of its log.
 func (n *Node) checkStream(ctx context.Context) error {
 	if err := n.checkClock(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func fits(have, want server.StreamConfig) error {
 	return nil
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits, and reports whether ctx is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

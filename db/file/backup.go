@@ -38,7 +38,7 @@ type BackupResult struct {
 	Bytes    int64
 	Messages int64
 	Mechas   int64
-	Last     relay.Position // of the last write in the copy; 0 if there is none
+	Last     relay.Position // of the last write in the copy; 0 if it has none
 	Faults   int            // how many the check found; if any, the copy was deleted
 	Copying  time.Duration  // for so long, SQLite could not restart the log of a served file
 	Checking time.Duration
@@ -144,7 +144,7 @@ func (o BackupOptions) paths() (from, to string, err error) {
 	return from, to, nil
 }
 
-// copyChecked copies a database into a new file beside to, checks and syncs it. After an
+// copyChecked copies a database into a new file next to to, checks and syncs it. After an
 // error it leaves no file.
 func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *partial, result BackupResult, err error) {
 	p, err := newPartial(to)
@@ -196,9 +196,9 @@ func sync(path string) (bytes int64, err error) {
 // check found faults.
 func IsFaulty(err error) bool { return errors.Is(err, errFaults) }
 
-// IsUnusable reports whether err, of Restore, says that the backup cannot be restored, so
-// that another backup may do: it has faults, cannot be read, or is no relay database. A backup
-// that another version of relay wrote is usable, by that one.
+// IsUnusable reports whether err, of Restore, says that the backup cannot be restored, so that
+// another backup may do: it has faults, cannot be read, or is not a relay database. A backup
+// that another version of relay wrote is usable by that version.
 func IsUnusable(err error) bool {
 	return IsFaulty(err) || errors.As(err, new(sourceError)) && !IsOfAnotherVersion(err)
 }

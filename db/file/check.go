@@ -50,11 +50,11 @@ func (f *Finding) Fault(example string) {
 	}
 }
 
-// Check checks a file: a backup, or the database of a server, also while the server
-// runs. It sees one state of the file, writes nothing and leaves no other file. Faults
-// are in the result. An error means that the file is not a relay database, that a
-// newer relay wrote it, or that ctx has ended. While Check runs, SQLite cannot restart
-// the log of a served file. Without the ring check, it knows SQLite's rules alone.
+// Check checks a file: a backup, or the database of a server, even while the server runs.
+// It reads a consistent snapshot, writes nothing and leaves no other file. Faults are in
+// the result. An error means that the file is not a relay database, that a newer relay
+// wrote it, or that ctx has ended. While Check runs, SQLite cannot restart the log of a
+// served file. Without the ring check, it knows SQLite's rules alone.
 func Check(ctx context.Context, o CheckOptions) (CheckResult, error) { return checker(ctx, o) }
 
 type checkFunc = func(context.Context, CheckOptions) (CheckResult, error)

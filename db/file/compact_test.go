@@ -21,7 +21,7 @@ func TestAnOlderFileIsMadeSmaller(t *testing.T) {
 	wantWhole(t, path, now, older+1)
 }
 
-// What a rebuild wrote would be in one copy of several alone.
+// A rebuild would change one copy of several alone.
 func TestAFileThatFollowsALogIsNotRebuilt(t *testing.T) {
 	path, _ := mustMakeOlder(t)
 	execute(t, path, "INSERT INTO replica (log, version, applied, at, last, hash) VALUES (x'0102030405060708', 1, 1, 1, 1, 1)")

@@ -138,7 +138,7 @@ func Lock(path string) (*Locked, error) {
 // gets it finds the file free.
 func (l *Locked) Close() error { return errors.Join(l.inode.Close(), l.name.Close()) }
 
-// Leave is Close. Without keep, it removes the file of the lock if there was none before.
+// Leave is Close. Without keep, it removes the lock's file if it did not exist before.
 func (l *Locked) Leave(keep bool) error {
 	if l.made != "" && !keep {
 		os.Remove(l.made) // not on Windows, where an open file stays
@@ -163,7 +163,7 @@ func lockName(real string) (*lock.Held, error) {
 }
 
 // Share returns those who may write the database at path the same right to a file that was made
-// beside it.
+// next to it.
 func Share(made, path string) error {
 	info, err := os.Stat(path)
 	if err == nil {

@@ -140,15 +140,15 @@ func unreadable(path string, err error) error {
 // on one of its files or on its folder. SQLite does not tell more.
 func IsDenied(err error) bool { return errors.Is(err, os.ErrPermission) || sqlite.WantsLog(err) }
 
-// openSilently opens a file for reading so that no other file stays behind. A file
-// that is not in WAL mode, such as a backup, needs no log. If a journal stands beside
-// it, a process was killed while it wrote: the file is opened as Reading, since SQLite
-// must first undo the unfinished transaction. A file whose log exists is opened as
-// Watching, which leaves the log alone. A closed file in WAL mode has no log:
-// SQLite makes one, and the last connection to close removes it. If the folder cannot
-// be written, the file is opened as Frozen, since no other process can make a log
-// either. The same holds if the log is empty and has no index, because no server has such
-// a file open. A file in WAL mode that has several names is refused.
+// openSilently opens a file for reading so that no other file stays behind. A file that
+// is not in WAL mode, such as a backup, needs no log. If there is a journal, a process
+// was killed while it wrote: the file is opened as Reading, since SQLite must first undo
+// the unfinished transaction. A file whose log exists is opened as Watching, which leaves
+// the log alone. A closed file in WAL mode has no log: SQLite makes one, and the last
+// connection to close removes it. If the folder cannot be written, the file is opened as
+// Frozen, since no other process can make a log either. The same holds if the log is
+// empty and has no index, because no server has such a file open. A file in WAL mode that
+// has several names is refused.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {

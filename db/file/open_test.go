@@ -55,7 +55,7 @@ func mustCopyHot(t *testing.T) (path string) {
 	return copied
 }
 
-// A killed process may leave a journal beside a file without a log. Every command that
+// A killed process may leave a journal next to a file without a log. Every command that
 // opens the file first undoes the unfinished transaction.
 func TestAFileWithAJournalIsOpened(t *testing.T) {
 	t.Run("check", func(t *testing.T) { wantWhole(t, mustCopyHot(t), schema(t), file.CurrentSchema()) })
@@ -84,8 +84,8 @@ func TestAFileWithAJournalIsOpened(t *testing.T) {
 	})
 }
 
-// Somebody who may write in the folder may put a link in the place of the lock. What it leads to keeps
-// its rights: a command of root would else give them away.
+// Somebody who may write in the folder may replace the lock by a link. The link's target keeps its
+// rights: else a command of root would give them away.
 func TestALockThatIsALinkGivesNoRightsAway(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "relay.db"), filepath.Join(dir, "other")

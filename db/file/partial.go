@@ -11,8 +11,8 @@ import (
 	"relay/db/lock"
 )
 
-// A partial is a file that is being made. It is in a folder of its own, beside its later
-// place, together with a lock. A process that is killed leaves the folder behind, but its
+// A partial is a file that is being made. It is in a separate folder, next to its final
+// path, together with a lock. A process that is killed leaves the folder behind, but its
 // lock ends. The next backup, restore or server there removes the folder.
 type partial struct {
 	folder string // .NAME.partial-NUMBER; only its owner can read it
@@ -89,8 +89,8 @@ func (p *partial) place(to string) error {
 var partialName = regexp.MustCompile(`^\.(.+)\.partial-[0-9]+$`)
 
 // RemovePartials removes from a folder the unfinished copies of backups and restores of
-// this user that were killed, and returns their paths. Safe for concurrent use, also by
-// several processes.
+// this user that were killed, and returns their paths. Several goroutines and processes
+// may call it.
 func RemovePartials(folder string) (removed []string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -37,9 +37,9 @@ func LastPosition(c *sqlite.Conn) (last relay.Position, err error) {
 	return last, nil
 }
 
-// skipLost makes the restored copy, whose last position is last, go on behind all positions
-// that may have been given out since the backup: behind its own, behind those of the
-// replaced database if that can be read, and behind the present time; and then it skips
+// skipLost makes the restored copy, whose last position is last, continue after all
+// positions that may have been handed out since the backup: after its own, after those of
+// the replaced database if that can be read, and behind the present time; and then it skips
 // some more. It syncs the copy.
 func skipLost(copied, replaced string, last relay.Position, now time.Time) error {
 	last = max(last, relay.PositionAt(now))

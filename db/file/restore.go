@@ -29,7 +29,7 @@ type RestoreOptions struct {
 // RestoreResult says what a Restore has done.
 type RestoreResult struct {
 	BackupResult
-	Kept string // the new path of the file that was replaced; "" if there was none
+	Kept string // the new path of the file that was replaced, or ""
 	// Revived has the keys that the replaced database had ended, but the backup has not.
 	// With RevokeNewer, Restore has ended them in the restored database, too. Without it,
 	// they work again.
@@ -39,14 +39,13 @@ type RestoreResult struct {
 	KeysUnread error
 }
 
-// Restore puts a checked copy of the backup From at To, the path of the database. If
-// there is a file, Restore refuses; with Replace, it keeps that file under another
-// name. It always refuses while a server runs on To. To is complete, or as it was
-// before. If ctx ends, Restore stops. The caller must remove the search index beside
-// To, because it belongs to the old file. The ring of nonces stays, because a nonce that
-// was used on the old file must be refused on the new one, too. A backup that follows a log
-// is put back as it is, because the log brings all that came later. If root restores, the file
-// belongs to the owner of the replaced one. Errors name the path; IsFaulty reports whether the check found faults.
+// Restore puts a checked copy of the backup From at To, the path of the database. If there is a file, Restore
+// refuses; with Replace, it keeps that file under another name. It always refuses while a server runs on To. To
+// is complete, or as it was before. If ctx ends, Restore stops. The caller must remove the search index next to
+// To, because it belongs to the old file. The ring of nonces stays, because a nonce that was used on the old
+// file must be refused on the new one, too. A backup that follows a log is put back as it is, because the log
+// brings all that came later. If root restores, the file belongs to the owner of the replaced one. Errors name
+// the path; IsFaulty reports whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
@@ -115,8 +114,8 @@ func (o RestoreOptions) compareKeys(copied, to string, result *RestoreResult) er
 	}
 	ended, err := endedKeys(to)
 	if err != nil && o.RevokeNewer {
-		return fmt.Errorf("the keys of the database that is to be replaced cannot be read, so nothing was changed; "+
-			"without --revoke-newer it is replaced all the same: %w", err)
+		return fmt.Errorf("cannot read the keys of the existing database; nothing was changed; "+
+			"omit --revoke-newer to replace it anyway: %w", err)
 	}
 	if err != nil {
 		result.KeysUnread = err
@@ -209,7 +208,7 @@ func undoSetAside(path string) error {
 	return nil
 }
 
-// keptMark stands in the name of a file that a restore has replaced, before the time.
+// keptMark is the part before the time in the name of a file that a restore has replaced.
 const keptMark = ".before-restore-"
 
 // setAside returns the file at path a second name, and renames its log. The file keeps
@@ -218,7 +217,7 @@ const keptMark = ".before-restore-"
 func setAside(path string, replace bool) (kept string, err error) {
 	there := exists(path)
 	if there && !replace {
-		return "", fmt.Errorf("somebody has just made a database at %s: look at it first", path)
+		return "", fmt.Errorf("%s was just created: inspect it first", path)
 	}
 	if there {
 		if err := leaveLog(path); err != nil {

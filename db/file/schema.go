@@ -84,8 +84,9 @@ func OpenCurrent(path, schema string) (*sqlite.Conn, error) {
 	return c, nil
 }
 
-// migrate brings a file to the current schema. What the steps drop is overwritten: a table that
-// is made anew leaves copies of its rows behind, which nobody would ever find to forget them.
+// migrate brings a file to the current schema. Content that the steps drop is overwritten: a
+// recreated table leaves copies of its rows behind, which nobody would ever find to forget
+// them.
 func migrate(c *sqlite.Conn, info Info, path, schema string) (err error) {
 	if _, err := c.Row(nil, "PRAGMA secure_delete = ON"); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"relay/db/file/series"
 )
 
-// An older file is copied as it is, also beside an older copy.
+// An older file is copied as it is, even next to an older copy.
 func TestAnOlderFileIsAddedToASeries(t *testing.T) {
 	path, _ := mustMakeOlder(t)
 	older, folder := file.CurrentSchema(), t.TempDir()

@@ -221,7 +221,7 @@ func TestAnUpgradeThatIsKilledChangesNothing(t *testing.T) {
 	wantWhole(t, path, schema(t)+step, older+1)
 }
 
-// What a step drops stands nowhere in the file: whoever forgets it later does not know where it was.
+// Content that a step drops is nowhere in the file: later removals do not know where it was.
 func TestWhatAnUpgradeDropsIsOverwritten(t *testing.T) {
 	path, _ := mustMakeOlder(t)
 	const made = "CREATE TABLE dropped (text TEXT NOT NULL) STRICT; " +
@@ -248,8 +248,8 @@ func TestWhatAnUpgradeDropsIsOverwritten(t *testing.T) {
 	wantWhole(t, path, schema(t), file.CurrentSchema())
 }
 
-// Commands copy an older file as it is, also in the place of one that is up to date. A command that
-// writes brings it up to date.
+// Commands copy an older file as it is, even over one that is up to date. A command that writes
+// brings it up to date.
 func TestAnOlderFileIsCopiedAndRestored(t *testing.T) {
 	path, _ := mustMakeOlder(t)
 	older, folder := file.CurrentSchema(), t.TempDir()

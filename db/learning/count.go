@@ -21,9 +21,9 @@ const (
 type counts struct {
 	w        *engine.Store
 	halfLife time.Duration
-	first    time.Time // when the first exchange came that waits for a round; zero: there is none
+	first    time.Time // when the first exchange came that waits for a round, or zero
 	waiting  int       // about how many do
-	next     time.Time // when the present round goes on; zero: there is none
+	next     time.Time // when the present round continues, or zero
 	onWay    bool      // with a log: a write of the round is on its way
 	round    countRound
 }

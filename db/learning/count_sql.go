@@ -16,7 +16,7 @@ import (
 const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 1 if there is one
 
 // countExchanges counts exchanges and removes those that a whole round has counted. Without a
-// half-life it only removes them. more reports whether the round goes on.
+// half-life it only removes them. more reports whether the round continues.
 func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more bool, err error) {
 	rest, upto, begun, err := l.round(t)
 	if err != nil || len(rest) == 0 && !begun {
@@ -331,7 +331,7 @@ func (l *tally) dropWords(counted []exchange, hour int64) error {
 	return l.Learning.writePage(l.t, l.mecha, &page)
 }
 
-// crews are those of the senders of exchanges, each once, in their order.
+// crews returns the crews of the senders of exchanges, each once, in their order.
 func (l *tally) crews(counted []exchange) ([]string, error) {
 	crews := map[string]bool{}
 	for _, e := range counted {

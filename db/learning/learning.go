@@ -3,7 +3,7 @@
 //
 // The store tells it of searches, sends, ends, profiles and removed Mechas (package lessons). A store
 // has this room as soon as a program imports this package; without an option of its own it learns
-// nothing new, but forgets what is to be forgotten. The room counts many exchanges together, beside
+// nothing new, but forgets what is to be forgotten. The room counts many exchanges together, between
 // other work. The search index reads the counts by Learned.
 package learning
 

@@ -19,7 +19,7 @@ type share struct {
 	hour         int64 // since 1970, of the sender's last exchange
 }
 
-// shares are those of one word and one Mecha, in the order in which their senders came.
+// shares are the shares of one word and one Mecha, in the order in which their senders came.
 type shares []share
 
 // A crew has room for so many senders as can add all that a crew can add with an exchange

@@ -7,10 +7,10 @@ import (
 
 // A wordPage is a row of the table `learned`: the words of a Mecha from first on, up to the first
 // word of the next page. A word's own row would cost more than all else that is done for it: the
-// words of an exchange are often in one page, and so are those of many exchanges.
+// words of an exchange, and of many exchanges, are often in one page.
 type wordPage struct {
 	first   string // the first page of a Mecha has ""
-	next    string // the first word of the next page; "": there is none
+	next    string // the first word of the next page, or ""
 	words   []pagedWord
 	before  int // how many words the file has in the page
 	stored  bool

@@ -47,7 +47,7 @@ func isNetwork(kind int64) bool {
 
 // IsHeld reports whether a process has the lock of File or Inode on the file at path. For a
 // moment IsHeld has a shared lock itself, so a process that fails to take the lock should
-// try again. Errors are those of opening the file. Safe for concurrent use.
+// try again. It returns the errors of opening the file. Any goroutine may call it.
 func IsHeld(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

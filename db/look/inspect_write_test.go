@@ -19,7 +19,7 @@ import (
 )
 
 // An Inspector has no way to the writer: no value that it has leads to one, and SQLite refuses each
-// statement that writes on each of its connections, also on a file that no server has open.
+// statement that writes on each of its connections, even on a file that no server has open.
 func TestAnInspectorCannotWrite(t *testing.T) {
 	if at := leadsTo(reflect.TypeFor[look.Inspector](), map[reflect.Type]bool{}); at != "" {
 		t.Errorf("an Inspector leads to the writer: Inspector%s", at)
@@ -61,7 +61,7 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 	}
 }
 
-// leadsTo finds a way from a type, by its fields and elements, to what writes; "": there is none.
+// leadsTo finds a way from a type, by its fields and elements, to what writes, or returns "".
 func leadsTo(of reflect.Type, seen map[reflect.Type]bool) string {
 	switch {
 	case of == reflect.TypeFor[engine.Store]() || of == reflect.TypeFor[engine.Tx]() || of == reflect.TypeFor[db.DB]():

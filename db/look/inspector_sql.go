@@ -19,7 +19,7 @@ import (
 	"relay/db/turn"
 )
 
-// inspectConns is how many reads of an Inspector go on at a time.
+// inspectConns is how many reads of an Inspector run at a time.
 const inspectConns = 4
 
 // An Inspector reads a store's file, with or without a server running on it. It sees

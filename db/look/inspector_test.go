@@ -10,7 +10,7 @@ import (
 	"relay/db/look"
 )
 
-// A read goes on while another one takes long.
+// A read continues while another one takes long.
 func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 	d := dbtest.Open(t)
 	in, err := look.Inspect(d.Path())

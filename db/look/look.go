@@ -1,5 +1,5 @@
-// Package look reads a store's file beside a server, or without one: the directory, the keys, what a
-// prune would remove, and the trace of a message.
+// Package look reads a store's file, whether or not a server runs on it: the directory, the keys,
+// what a prune would remove, and the trace of a message.
 //
 // An Inspector reads in a process of its own. Nothing that it has leads to the writer, and SQLite
 // refuses each write on its connections. ReadTrace and the other functions that take an engine.Rx
@@ -49,7 +49,7 @@ type Trace struct {
 	Message *relay.Message
 	Retried bool   // the message came with an Idempotency-Key
 	Steps   []Step // in order of time
-	// Situation is that by which relay.Judge judges. Whether the recipient is online the file
+	// Situation is what relay.Decide decides by. Whether the recipient is online the file
 	// does not know.
 	Situation relay.Situation
 }

@@ -23,7 +23,7 @@ const pushPage = 5000
 // that come later than that are not told.
 const PushRows = 4 * pushPage
 
-// HidePushes leaves out what tells when the recipient was connected.
+// HidePushes leaves out what reveals when the recipient was connected.
 func HidePushes(t *Trace) {
 	t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.What == StepPushed })
 	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
@@ -207,7 +207,7 @@ func NameKey(x *engine.Rx, s *Step, number int64) error {
 }
 
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
-// messages. It returns where the next page begins; 0 if there is none.
+// messages. It returns where the next page begins, or 0.
 func tracePushes(x *engine.Rx, after relay.Position, traces ...*Trace) (next relay.Position, err error) {
 	found := make([][]progress.Pushed, len(traces))
 	r := x.C.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?",

@@ -94,9 +94,8 @@ func (h *Histogram) Snapshot() Snapshot {
 	return s
 }
 
-// Counts has a counter for each of a fixed set of names. What has no counter of its
-// own counts under Other, so that no client can make more of them. Make it with
-// NewCounts.
+// Counts has a counter for each of a fixed set of names. All other names count under
+// Other, so that no client can make more counters. Make it with NewCounts.
 type Counts struct {
 	at     map[string]int
 	names  []string

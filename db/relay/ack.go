@@ -14,8 +14,8 @@ type Acknowledge struct {
 	Status   string // in lower case after Validate
 	ClientTS string // RFC 3339, kept as sent
 	Detail   string // at most 1024 bytes; "" if the client sent none
-	// RetryAfter is when the message is to come again; only with the status deferred. 0: the
-	// client did not say.
+	// RetryAfter is when the message is to be redelivered; only with the status deferred. 0
+	// if the client did not say.
 	RetryAfter time.Duration
 	Nonce      NonceHash
 	// Learns is a verdict of the machine that accepted a final Status: discovery learns from it.
@@ -87,14 +87,14 @@ func ReportsProgress(status string) bool {
 	return status == "received" || status == Processing || status == Deferred
 }
 
-// The words of progress that have an effect of their own: Processing renews the lease of the
-// key, Deferred puts the message off.
+// The progress statuses that have an effect of their own: Processing renews the lease of the
+// key, Deferred defers the message.
 const (
 	Processing = "processing"
 	Deferred   = "deferred"
 )
 
-// maxDeferral is the longest time for which a message can be put off (PROTOCOL §3, Ack).
+// maxDeferral is the longest time for which a message can be deferred (PROTOCOL §3, Ack).
 const maxDeferral = 7 * 24 * time.Hour
 
 // IsFinal reports whether no other status may follow this one, which is in lower case

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Code is the stable, machine-readable name of a refusal (PROTOCOL §6).
-// Clients branch on it; the sentence beside it may change.
+// A Code is the stable, machine-readable name of a refusal (PROTOCOL §6). Clients branch
+// on it; its sentence may change.
 type Code string
 
 // The codes. Codes lists them with their meaning; package http gives each its status.
@@ -195,7 +195,7 @@ type Error struct {
 	RetryAfter time.Duration // with codes of status 429 and 503: when to try again
 	ServerTime time.Time     // with TimestampOutOfRange: the relay's time
 	Global     bool          // with TooManySockets: the limit of all Mechas together is reached
-	Cause      error         // nil if there is none
+	Cause      error         // or nil
 }
 
 // Error returns the code, the sentence and the cause, for the log.
@@ -214,8 +214,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// FieldErrorf makes a refusal that names the faulty field. The sentence goes on
-// from the field's name, as in "must be a string".
+// FieldErrorf makes a refusal that names the faulty field. The sentence continues from
+// the field's name, as in "must be a string".
 func FieldErrorf(code Code, field, format string, args ...any) *Error {
 	reason := fmt.Sprintf(format, args...)
 	return &Error{Code: code, Detail: field + ": " + reason, Fields: []FieldError{{field, reason}}}

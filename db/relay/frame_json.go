@@ -25,7 +25,7 @@ type Frame struct {
 // SendFrame is a message that comes in a frame, with what a request has in its headers. A
 // text is "" if the client left it out.
 type SendFrame struct {
-	Message        []byte // the message as JSON text, exactly as it stands in the frame
+	Message        []byte // the message as JSON text, exactly as in the frame
 	IdempotencyKey string
 	Nonce          string
 	Timestamp      string
@@ -38,7 +38,7 @@ var frameFields = []string{"type", "message_id", "status", "client_ts", "detail"
 // Read reads a frame from its JSON text. f must be empty. Fields that the type of the
 // frame does not have are ignored, and so are unknown fields. Ack is not yet validated,
 // and Send.Message, which refers to bytes of text, not yet read. Errors: InvalidJSON,
-// InvalidFrame, and InvalidRequest for a field that is no string. After an error, Ref
+// InvalidFrame, and InvalidRequest for a field that is not a string. After an error, Ref
 // names the frame as far as that is known; after any but InvalidJSON, Ack.ID is set, too.
 func (f *Frame) Read(text []byte) error {
 	var wrong, wrongAck, wrongSend error // the first faulty fields; a fault of the JSON text comes before them
@@ -70,7 +70,7 @@ func (f *Frame) Read(text []byte) error {
 	return Errorf(InvalidFrame, `the relay takes frames of the types "ack" and "send"; this one is %s`, Quote(f.Type))
 }
 
-// readRef leaves Ref empty if the value is no reference.
+// readRef leaves Ref empty if the value is not a reference.
 func (f *Frame) readRef(value []byte) {
 	if ref, ok := strict.String(value); ok && utf8.RuneCountInString(ref) <= maxRef {
 		f.Ref = ref

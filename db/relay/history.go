@@ -72,7 +72,7 @@ type StreamQuery struct {
 	After       Position // the piece begins after this position
 	PendingOnly bool     // leave out acknowledged messages
 	Limit       int      // messages
-	MaxBytes    int      // of payload; a first message that is longer is given all the same
+	MaxBytes    int      // of payload; a first message that is longer is still returned
 	NoPayload   bool     // give records without payloads, and ignore MaxBytes
 }
 

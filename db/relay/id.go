@@ -163,8 +163,8 @@ func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 func (s *IDs) WordHash(text string) int64 { return s.Hash('w', 0, []byte(text)) }
 
 // A Tag is a keyed function of a list of texts: their CBC-MAC (ISO/IEC 9797-1), each with its length
-// before it, under a key of the store. Lists of different lengths must not be compared. It costs
-// much less than a Hash, above all if many lists begin in the same way. The zero Tag is that of no text.
+// before it, under a key of the store. Lists of different lengths must not be compared. It costs much
+// less than a Hash, above all if many lists begin in the same way. The zero Tag is the Tag of no text.
 type Tag [aes.BlockSize]byte
 
 // Extend adds a text to the list of a tag. Only one goroutine may use a tag, but several may

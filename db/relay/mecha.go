@@ -25,7 +25,7 @@ func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); retu
 // Crew is the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
-// IsCrew reports whether the address is that of a whole crew, `*^<crew>` (PROTOCOL §3, To a
+// IsCrew reports whether the address names a whole crew, `*^<crew>` (PROTOCOL §3, To a
 // crew). No Mecha has such an address.
 func (a Address) IsCrew() bool { return strings.HasPrefix(string(a), "*^") }
 

@@ -60,7 +60,7 @@ type Message struct {
 	Ack            *Ack // nil: none
 	PayloadBytes   int
 	PayloadSHA256  [sha256.Size]byte
-	Attempt        int    // how many times it has come, if it was claimed or has come again; else 0
+	Attempt        int    // how many times it was delivered, if it was claimed or redelivered; else 0
 	Signed         bool   // the relay verified the sender's signature
 	Payload        []byte // the exact bytes; nil unless the caller asked for them
 }
@@ -73,7 +73,7 @@ type Change struct {
 	Sender    MechaNumber
 	Recipient MechaNumber
 	State     State
-	Status    string // of the latest acknowledgement; "" if there is none
+	Status    string // of the latest acknowledgement, or ""
 	Detail    string // of the latest acknowledgement
 	At        time.Time
 	// Freed says that the recipient has answered for the message, or that the

@@ -43,7 +43,7 @@ type Pruned struct {
 	Messages int   // how many were removed
 	Bytes    int64 // of their payloads
 	Kept     int   // how many were looked at and must stay for now
-	// More says that the write stopped early. The next one goes on with After and
+	// More says that the write stopped early. The next one continues with After and
 	// ExpiredAfter.
 	More         bool
 	After        Position
@@ -87,5 +87,5 @@ func (p *PruneUnused) fields(f *form) {
 // PrunedUnused is the outcome of a PruneUnused.
 type PrunedUnused struct {
 	More                bool  // there are rows that were not looked at
-	Words, Keys, Mechas int64 // where the next write goes on
+	Words, Keys, Mechas int64 // where the next write continues
 }

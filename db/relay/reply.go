@@ -27,7 +27,7 @@ type ReplyFound struct {
 	Reply  *Message // with its payload; nil: none was found
 	Looked int      // how many rows the search has looked through
 	// More says that the conversation has more messages than one search looks through. The
-	// next one goes on after Upto.
+	// next one continues after Upto.
 	More bool
 	Upto Position
 }

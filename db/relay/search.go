@@ -70,7 +70,7 @@ type SearchResult struct {
 	Total          int // all visible matches, not only this page
 	Hits           []SearchHit
 	Facets         map[string][]FacetCount
-	CorrectedQuery string // the query with misspelled words corrected; "" if there were none
+	CorrectedQuery string // the query with misspelled words corrected, or ""
 	TookMS         int64
 	AsOf           int64 // the revision up to which the index had the store's changes
 	RankingVersion string

@@ -19,8 +19,8 @@ type Sender interface {
 	// takes long. EndLarge must follow.
 	BeginLarge(MechaNumber)
 	EndLarge(MechaNumber)
-	// Charge counts a message as a request of the key, and tells how long the caller must
-	// wait before it hands the message over.
+	// Charge counts a message as a request of the key, and returns how long the caller
+	// must wait before it hands the message over.
 	Charge(KeyNumber) time.Duration
 	// SendFrame checks a message and queues it. Once the message is durable or refused,
 	// SendLetter calls done, which must not block. answer is the body of the 201 that a

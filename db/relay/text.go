@@ -14,10 +14,9 @@ func Steers(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Visible makes a text of unknown origin fit to stand in a sentence or in a cell of a
-// table. A character that Steers a terminal becomes its escape in JSON, as in \u001b, and
-// a byte that is not UTF-8 becomes U+FFFD. So the text has no line breaks, which could
-// forge a line.
+// Visible makes untrusted text fit for a sentence or a cell of a table. A character that
+// Steers a terminal becomes its escape in JSON, as in \u001b, and a byte that is not
+// UTF-8 becomes U+FFFD. So the text has no line breaks, which could forge a line.
 func Visible(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.ContainsFunc(s, Steers) {

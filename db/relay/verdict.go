@@ -16,7 +16,7 @@ type Verdict struct {
 // VerdictCode is the name of a Verdict for machines.
 type VerdictCode string
 
-// The codes, in the order in which Judge looks.
+// The codes, in the order in which Decide looks.
 const (
 	VerdictRecipientGone  VerdictCode = "recipient_gone"
 	VerdictExpired        VerdictCode = "expired"
@@ -39,7 +39,7 @@ type Situation struct {
 	Message *Message
 	Answer  *Message // nil: none
 
-	RecipientGone bool      // it was removed, or has no key that lives
+	RecipientGone bool      // it was removed, or has no valid key
 	Hidden        bool      // the asker may not know whether the recipient listens
 	Online        bool      // the recipient has a socket or a long-poll open
 	LastSeen      time.Time // zero: never
@@ -176,13 +176,13 @@ func because(detail string) string {
 	return " (" + detail + ")"
 }
 
-// waiting tells of the messages before one; "" if there are none.
+// waiting describes the messages before one, or returns "".
 func waiting(n int) string {
 	switch n {
 	case 0:
 		return ""
 	case 1:
-		return "1 message before it waits, too"
+		return "1 earlier message is also waiting"
 	}
 	return count(n, "message") + " before it wait, too"
 }

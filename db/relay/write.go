@@ -21,7 +21,7 @@ import (
 // *CountExchanges, *UseNonce and *Activate.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
-	// When is the time of the write. The store judges by it, not by its own clock.
+	// When is the time of the write. The store evaluates the write at this time, not at its own clock's.
 	When() time.Time
 	// Size is roughly the bytes that the write adds to a transaction.
 	Size() int
@@ -32,7 +32,7 @@ type Write interface {
 }
 
 // SetTime sets the time of a write: that of its place in a log, by which all copies of
-// the store judge it. The write must not have been handed to a store.
+// the store decides on it. The write must not have been handed to a store.
 func SetTime(w Write, at time.Time) { w.setTime(at) }
 
 // The numbers of the kinds in the serial form. The number of a kind never changes.
@@ -105,7 +105,7 @@ func empty[T any, P interface {
 	return P(new(T))
 }
 
-// NewWrite returns an empty write of a kind, or nil for a number that is no kind.
+// NewWrite returns an empty write of a kind, or nil for an unknown number.
 func NewWrite(kind int) Write {
 	if kind < 0 || kind >= Kinds || writes[kind] == nil {
 		return nil

@@ -14,10 +14,11 @@ import (
 	"relay/db/relay"
 )
 
-// CreateLog makes the file at path, which it creates if there is none, the first copy that
-// follows a log: a server then needs that log (Options.Log). Positions and cursors go on. by
-// and detail stand in the audit log. Errors name the path: another process has the file open,
-// it follows a log already, or it is not relay's. Then the file is unchanged.
+// CreateLog makes the file at path, which it creates if it does not exist, the first copy
+// that follows a log: a server then needs that log (Options.Log). Positions and cursors
+// continue. by and detail are noted in the audit log. Errors name the path: another process
+// has the file open, it follows a log already, or it is not relay's. Then the file is
+// unchanged.
 func CreateLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
 	if err := file.Create(path); err != nil {
 		return id, err
@@ -37,9 +38,9 @@ func CreateLog(path, schema string, by relay.Actor, detail string) (id file.LogI
 }
 
 // RecreateLog makes the file of a stopped server, which follows a log, the first copy of another
-// one, in one step: for a log that cannot go on. All else is as with FoundLog.
+// one, in one step: for a log that cannot continue. All else is as with CreateLog.
 func RecreateLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
-	if err := file.MustExist(path); err != nil { // before a lock is made beside it
+	if err := file.MustExist(path); err != nil { // before its lock is made
 		return id, err
 	}
 	err = changeFollowing(path, schema, func(c *sqlite.Conn, follows bool) error {
@@ -60,11 +61,11 @@ func RecreateLog(path, schema string, by relay.Actor, detail string) (id file.Lo
 }
 
 // LeaveLog makes the file of a stopped server, which follows a log, its own log again.
-// Positions and cursors go on. Its next start refuses requests that were signed before,
-// because other copies may have taken them. by and detail stand in the audit log. Errors are
-// those of FoundLog; besides ErrPlain, if the file follows no log.
+// Positions and cursors continue. Its next start refuses requests that were signed before,
+// because other copies may have taken them. by and detail are noted in the audit log.
+// Errors: as with CreateLog, and ErrPlain if the file follows no log.
 func LeaveLog(path, schema string, by relay.Actor, detail string) error {
-	if err := file.MustExist(path); err != nil { // before a lock is made beside it
+	if err := file.MustExist(path); err != nil { // before its lock is made
 		return err
 	}
 	return changeFollowing(path, schema, func(c *sqlite.Conn, follows bool) error {
@@ -136,7 +137,7 @@ func changeFollowing(path, schema string, change func(c *sqlite.Conn, follows bo
 }
 
 // createLog writes the row that makes a file the first copy of a log, in a transaction of the
-// caller, and gives the log its name. Positions go on behind those that the file has.
+// caller, and gives the log its name. Positions continue after those that the file has.
 func createLog(c *sqlite.Conn) (at file.Replica, err error) {
 	at.Version = newestRules
 	rand.Read(at.Log[:]) // never fails (crypto/rand)

@@ -74,7 +74,7 @@ type proposal struct {
 	until time.Time // then it has waited too long
 }
 
-// inflight is an envelope that was handed to the log, and that the follower has not met.
+// inflight is an envelope that was submitted to the log and not yet seen by the follower.
 type inflight struct {
 	counter uint64
 	bytes   int // of the envelope
@@ -364,8 +364,8 @@ func (p *Proposer) close(moment context.Context) {
 	}
 }
 
-// waiting tells how many writes wait to be proposed, and the time of the oldest; zero if none
-// does. Safe for concurrent use.
+// waiting returns how many writes wait to be proposed, and the time of the oldest. Any
+// goroutine may call it.
 func (p *Proposer) waiting() (n int, oldest time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

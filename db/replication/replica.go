@@ -30,7 +30,7 @@ type Replica struct {
 	now  file.Replica // with the entries of the present transaction
 	mark file.Place   // its Mark and MarkHash alone are used, with the entries of the present transaction
 	skip bool         // the present entry was applied before
-	// What the present transaction brings:
+	// Of the present transaction:
 	counters map[Origin]uint64
 	nonces   map[relay.NonceHash]bool
 	entries  []entryNonces
@@ -58,7 +58,7 @@ func (r *Replica) publish() {
 }
 
 // passed notes the mark, if all writes of the last entry so far are in the hash and its
-// number is that of a mark.
+// number is the number of a mark.
 func (r *Replica) passed() {
 	if r.now.Applied%MarkEvery == 0 && r.now.Applied > 0 {
 		r.mark.Mark, r.mark.MarkHash = r.now.Applied, r.now.Hash
@@ -72,7 +72,7 @@ func (r *Replica) Begin(*engine.Tx) {
 	r.entries = r.entries[:0]
 }
 
-// entry begins an entry. Its time is that of the log, in whole milliseconds; if that falls,
+// entry begins an entry. Its time is the log's time, in whole milliseconds; if that falls,
 // it is the time of the entry before.
 func (r *Replica) entry(number uint64, at time.Time, from Origin, counter uint64) {
 	r.passed()
@@ -162,7 +162,7 @@ const (
 	// forgotten, so a nonce may count one part longer. If the log's clock jumps ahead, as when
 	// another machine takes over, nonces are forgotten earlier by the width of the jump: the
 	// additional part covers jumps of up to 5 minutes in all. If the clock jumps back, the log's
-	// time stands still, and nonces count longer.
+	// time stays constant, and nonces count longer.
 	spentStays = 2*relay.MaxClockSkew + spentPart
 )
 

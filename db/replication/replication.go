@@ -1,9 +1,9 @@
 // Package replication makes a store a copy that follows a log of writes, which several nodes share.
 //
-// A write goes this way. The node that accepted it proposes it (Proposer): it appends an envelope
-// of writes to the log. Each node, this one too, gets the entries in the log's order (Follower) and
+// A write goes this way. The node that accepted it proposes it (Proposer): it appends an envelope of
+// writes to the log. Each node, this one too, gets the entries in the log's order (Follower) and
 // applies them (Replica). The accepting node then gives the outcome to the client. So a node decides
-// nothing by itself: the same entries make the same store, down to each position.
+// nothing alone: the same entries make the same store, down to each position.
 //
 // The store knows it by engine.Log alone; a program brings it by db.Options.Log. FoundLog,
 // RefoundLog and LeaveLog change what the file of a stopped server follows.

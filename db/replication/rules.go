@@ -14,9 +14,10 @@ import (
 // before, or when a write gets a kind or a version that older programs cannot read.
 //
 // A log has rules in force, which all copies apply at the same entry. A program of newer rules
-// must know the older ones too: its node works by the rules in force beside nodes of the program
-// before, so that machines can be updated one after the other. When each node knows newer rules, a
-// write puts these in force (relay.Activate). A program that does not know them stops there.
+// must know the older ones too: its node works by the rules in force, together with nodes of the
+// program before, so that machines can be updated one after the other. When each node knows newer
+// rules, a write puts these in force (relay.Activate). A program that does not know them stops
+// there.
 const newestRules = 1
 
 // ruleUpgrade is the room that puts newer rules in force, once all nodes know them.

@@ -7,8 +7,8 @@ import (
 	"relay/db/relay"
 )
 
-// A nonce counts for as long as a request could come again, also if the log's clock has jumped
-// ahead by five minutes. It is forgotten one part of time later.
+// A nonce counts for as long as a request could be replayed, even if the log's clock has
+// jumped ahead by five minutes. It is forgotten one part of time later.
 func TestReplicasForgetNoNonceAfterASmallJump(t *testing.T) {
 	t.Parallel()
 	const minute = int64(time.Minute / time.Millisecond)

@@ -31,7 +31,7 @@ const (
 // Suffix follows the name of the database in the name of its ring.
 const Suffix = "-nonces"
 
-// ErrFull is the error of Add if the ring has as many nonces as Options.Most allows.
+// ErrFull is the error of Add if the ring has as many nonces as Options.MaxNonces allows.
 var ErrFull = errors.New("the ring of nonces is full")
 
 // A Mark names one start of a server on a database. The database and its ring have the
@@ -282,7 +282,7 @@ func (r *Ring) intact() error {
 	return err
 }
 
-// drop goes on without the file. The next start finds no ring, and refuses the requests
+// drop continues without the file. The next start finds no ring, and refuses the requests
 // that were signed before it.
 func (r *Ring) drop(cause error) {
 	r.log.Warn("the file of used nonces cannot be written; they are kept in memory, and the next start refuses "+

@@ -131,7 +131,7 @@ func TestARingThatMayLackNonces(t *testing.T) {
 	boot := func(text []byte) { text[32]++ }
 	for name, row := range map[string]struct {
 		spoil func(*box)
-		kept  bool // the nonces are found all the same
+		kept  bool // the nonces are still found
 		whole bool
 	}{
 		"nothing":                  {func(*box) {}, true, true},

@@ -33,5 +33,5 @@ func (s *segment) close() error {
 
 const noFollow = 0
 
-// links is always 1, because package os does not tell how many names a file has here.
+// links is always 1, because package os does not count the names of a file here.
 func links(os.FileInfo) uint64 { return 1 }

@@ -2,8 +2,8 @@ package scratch
 
 import "syscall"
 
-// inMemory returns the folder of the file system in memory; "" if there is none, or if too
-// little of it is free: a container may have 64 MiB.
+// inMemory returns the folder of the file system in memory, or "" if there is no such
+// file system or too little of it is free: a container may have 64 MiB.
 func inMemory() string {
 	const root, tmpfs = "/dev/shm", 0x01021994 // TMPFS_MAGIC of statfs(2)
 	var s syscall.Statfs_t

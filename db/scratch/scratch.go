@@ -22,8 +22,8 @@ import (
 // time of many small tests is the disk's. In the long form (-long), and in benchmarks, it
 // is on disk, like the files of a relay. A test that is about the disk uses t.TempDir.
 //
-// The path is short however long the name of the test is: a socket for commands fits beside a file
-// in it.
+// The path is short however long the name of the test is: a socket for commands fits next to a
+// file in it.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if _, bench := t.(*testing.B); bench || *long {
@@ -33,7 +33,7 @@ func Dir(t testing.TB) string {
 }
 
 // Root returns the folder in which Memory makes its own; "" if the files of Memory are on disk. A
-// test program whose processes make their files by themselves can set TMPDIR to it.
+// test program whose processes make files of their own can set TMPDIR to it.
 func Root() string { return inMemory() }
 
 // minFree is how many bytes must be free in memory. All tests that run at the same time use

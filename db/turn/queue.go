@@ -35,7 +35,7 @@ func NewQueue[O comparable, T any](places int, all, cut Batch, refused Refused) 
 
 // Add adds an item of so many bytes. An owner may have as many items as there are free
 // places. So one owner that floods the queue gets half of the places, two get a third each,
-// and a place is always left for others. The error is that of refused.
+// and a place is always left for others. It returns the error of refused.
 func (q *Queue[O, T]) Add(of O, bytes int, item T) error {
 	var house O
 	switch free, own := q.places-len(q.items), q.of[of]; {

@@ -135,7 +135,7 @@ func TestABatchHasABoundInBytes(t *testing.T) {
 	}
 }
 
-// What is removed leaves room for as much.
+// Removed items leave room for as many.
 func TestItemsAreRemoved(t *testing.T) {
 	q := newQueue(100, turn.Batch{Items: 100, Bytes: 100}, turn.Batch{Items: 10, Bytes: 10})
 	for i := range 50 {

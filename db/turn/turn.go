@@ -41,7 +41,7 @@ type Options struct {
 	Waits    *measure.Histogram // wait times of turns that could not begin at once; may be nil
 }
 
-// A Stile is a turnstile: it bounds how many turns go on at a time, in all and of one owner.
+// A Stile is a turnstile: it bounds how many turns run at a time, in all and of one owner.
 // When no place is free, the owners that wait take turns. Make it with NewStile. It is safe
 // for concurrent use.
 type Stile[O comparable] struct {
@@ -186,8 +186,8 @@ func (s *Stile[O]) Waiting(of O) int {
 	return len(s.owners[of].waiting)
 }
 
-// Hold keeps further turns from beginning until Release, and waits until none goes on. It
-// returns false if over fires first. Only one goroutine at a time may hold a Stile.
+// Hold keeps further turns from beginning until Release, and waits until none is running.
+// It returns false if over fires first. Only one goroutine at a time may hold a Stile.
 func (s *Stile[O]) Hold(over <-chan time.Time) bool {
 	held := make(chan struct{})
 	s.mu.Lock()

@@ -272,7 +272,7 @@ func TestWaitsEnd(t *testing.T) {
 	})
 }
 
-// Hold waits for the turns that go on. Others wait until Release.
+// Hold waits for the running turns. Others wait until Release.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{T: t, Stile: turn.NewStile[string](turn.Options{Places: 2, Share: 2})}

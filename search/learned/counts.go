@@ -60,7 +60,7 @@ const (
 	fadedAway = 24 * fadeSteps // after so many steps nothing is left
 )
 
-// New makes the counts of what the source has. What was learned fades to one half in halfLife.
+// New makes the counts of what the source has. They fade to one half in halfLife.
 func New(source Source, halfLife time.Duration, log *slog.Logger) *Counts {
 	perHour := math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))
 	l := &Counts{source: source, log: log, perHour: uint64(perHour), limit: relay.MaxLearnedWords, room: maxCounts}
@@ -231,7 +231,7 @@ func (l *Counts) ahead(a, b *relay.LearnedWord, now uint32) int {
 // list takes less time.
 const fewChanges = 2
 
-// mergeLong makes new lists of the words with many changes, while searches go on.
+// mergeLong makes new lists of the words with many changes, while searches continue.
 func (p *pageChanges) mergeLong(l *Counts) map[uint32][]count {
 	long := map[uint32][]count{}
 	for hash, added := range p.added {

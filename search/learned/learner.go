@@ -16,7 +16,7 @@ import (
 type learner struct {
 	v      search.View
 	l      *Counts
-	docs   []uint32 // documents by the number of the Mecha, from 1; 0 if there is none
+	docs   []uint32 // documents by the number of the Mecha, from 1, or 0
 	mechas []uint32 // numbers of the Mechas by document
 	crews  int      // of the directory, at most trustedCrews
 	now    uint32   // the hour as of which weights are read
@@ -44,7 +44,7 @@ type learnedCount struct {
 	weight int64
 	trust  float64
 	alone  bool // one crew alone has reported it, of a Mecha without good standing
-	finds  bool // enough crews have reported it that it finds the Mecha by itself
+	finds  bool // enough crews have reported it that it alone finds the Mecha
 }
 
 var pool = sync.Pool{New: func() any { return new(learner) }}
@@ -168,7 +168,7 @@ func (n *learner) add(list []count) {
 	}
 }
 
-// idf is that of a word which so many Mechas were found by.
+// idf returns the inverse document frequency of a word by which so many Mechas were found.
 func (n *learner) idf(mechas int) float64 {
 	return math.Log(1 + (max(float64(n.v.Documents())-float64(mechas), 0)+0.5)/(float64(mechas)+0.5))
 }
@@ -223,8 +223,8 @@ func (n *learner) Lift(all []search.Scored) {
 	}
 }
 
-// nextAbove is the first of the scores, which ascend, that is greater than score; +Inf if
-// there is none.
+// nextAbove returns the first of the ascending scores that is greater than score, or
+// +Inf.
 func nextAbove(score float64, scores []float64) float64 {
 	i, _ := slices.BinarySearchFunc(scores, score, func(other, score float64) int {
 		if other > score {

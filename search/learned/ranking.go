@@ -8,11 +8,12 @@ import "relay/search"
 //	learned = 21 · Σ trust · rarity · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+21)
 //
 // c and e, all exchanges of the Mecha, have faded. f is the sum of c over all Mechas. The rarity
-// is that of the word among the exchanges of all other Mechas, ln(1 + (n−o+½)/(o+3½)), if the
-// word is in o of their n exchanges; the documents are counted in n. The coverage is the share
-// of the query's words that the Mecha has, by their idf among the Mechas. So more exchanges of a
-// Mecha never lower its own learned part. All is in absolute units, as the idf of the text:
-// relative to the best of each query, a single exchange would be worth as much as a hundred.
+// is the rarity of the word among the exchanges of all other Mechas, ln(1 + (n−o+½)/(o+3½)), if
+// the word is in o of their n exchanges; the documents are counted in n. The coverage is the
+// share of the query's words that the Mecha has, by their idf among the Mechas. So more
+// exchanges of a Mecha never lower its own learned part. All is in absolute units, as the idf of
+// the text: relative to the best of each query, a single exchange would be worth as much as a
+// hundred.
 const (
 	fullWeight   = 21.0
 	halfWeight   = 21.0 // e/(e+halfWeight): the weight follows the evidence
@@ -27,7 +28,7 @@ const (
 	oneCrewTrust = 0.6
 	trustedCrews = search.CountedCrews
 
-	// A word finds a Mecha by itself if so many crews have reported it (or all of the
+	// A word alone finds a Mecha if so many crews have reported it (or all of the
 	// directory): else anybody could learn whether a single sender has used a word.
 	findingCrews = 2
 

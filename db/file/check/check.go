@@ -30,7 +30,7 @@ type check struct {
 // checks are made in this order: first the rules that SQLite knows, then our own.
 var checks = []check{
 	{name: "file", rule: "SQLite finds every page whole, and every index equal to its table", run: (*audit).checkFile},
-	{name: "schema", rule: "tables and indexes are those of schema.sql", run: (*audit).checkSchema},
+	{name: "schema", rule: "tables and indexes are as in schema.sql", run: (*audit).checkSchema},
 	{name: "references", rule: "every reference leads to a row", run: (*audit).checkReferences},
 	{name: "settings", rule: "the store has its secret and its counter", run: (*audit).checkSettings},
 	{name: "words", rule: "recurring strings are stored once, are not empty, and none in use is missing",
@@ -157,7 +157,7 @@ func (a *audit) perform(c check) error {
 	return nil
 }
 
-// progress reports how far the present check has come. Its error is that of the context.
+// progress reports how far the present check has come, and returns the error of the context.
 func (a *audit) progress(done, total int64) error {
 	if a.opts.Progress != nil && total > 0 {
 		a.opts.Progress("checking", a.step*1000+done*1000/total, a.steps*1000)
@@ -215,8 +215,7 @@ func (a *audit) checkReferences() error {
 	}, "PRAGMA foreign_key_check")
 }
 
-// checkSchema compares the tables, indexes and triggers of the file with those of
-// schema.sql.
+// checkSchema compares the tables, indexes and triggers of the file with schema.sql.
 func (a *audit) checkSchema() error {
 	if a.Info.Version < file.CurrentSchema() {
 		a.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", a.Info.Version)

@@ -30,7 +30,7 @@ func (a *audit) checkPositions() error {
 			return err
 		}
 		for _, other := range ordered[:n] { // the smaller table is scanned, the larger one looked up
-			err := a.ofRows(`SELECT '` + table + ` and ` + other + ` both stand at ' || a.position FROM ` + table + ` a
+			err := a.ofRows(`SELECT '` + table + ` and ` + other + ` are both at ' || a.position FROM ` + table + ` a
 				WHERE EXISTS (SELECT 1 FROM ` + other + ` b WHERE b.position = a.position)`)
 			if err != nil {
 				return err

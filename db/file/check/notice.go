@@ -19,7 +19,7 @@ func (a *audit) checkAttempts() error {
 			THEN 'its attempt has values that do not belong together'
 		WHEN a.key IS NOT NULL AND (a.lease IS NULL OR k.mecha <> m.recipient)
 			THEN 'its lease has no length, or is of another Mecha'
-		WHEN a.again > a.since THEN 'it came again later than its attempt began'
+		WHEN a.again > a.since THEN 'it was redelivered later than its attempt began'
 		WHEN r.message IS NOT a.message THEN 'its attempt names a receipt of another message'`,
 		`attempt a LEFT JOIN message m ON m.position = a.message LEFT JOIN mecha_key k ON k.id = a.key
 			LEFT JOIN receipt r ON r.position = a.since`))

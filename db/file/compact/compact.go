@@ -21,7 +21,7 @@ type Result struct {
 	Before  int64  // bytes of the file before
 	After   int64  // bytes of the file after
 	Free    int64  // bytes of its unused pages before
-	Rebuilt bool   // the whole file was written anew; else only unused pages were given back
+	Rebuilt bool   // the whole file was rewritten; else only unused pages were freed
 	NoRoom  bool   // the file was not rebuilt, because less than Needed bytes were free on the disk
 	Needed  int64  // bytes that a rebuild needs on the disk
 	Took    time.Duration
@@ -58,7 +58,7 @@ func Rebuild(ctx context.Context, path, schema string) (r Result, err error) {
 	if err := file.MustExist(path); err != nil {
 		return r, err
 	}
-	if err := file.MustBeRelays(path); err != nil { // before a lock is made beside it
+	if err := file.MustBeRelays(path); err != nil { // before its lock is made
 		return r, err
 	}
 	held, server, err := admin.Take(path, false)
@@ -105,7 +105,7 @@ func mustFollowNoLog(c *sqlite.Conn, path string) error {
 	return err
 }
 
-// rebuild writes the whole file anew, in one transaction that SQLite makes.
+// rebuild rewrites the whole file, in one transaction of SQLite.
 func rebuild(c *sqlite.Conn, path string) error {
 	// Connections keep temporary data in memory. A rebuild needs as much as the file.
 	if err := c.Script("PRAGMA temp_store = FILE"); err != nil {

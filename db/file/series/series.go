@@ -103,7 +103,7 @@ func mustGoOn(path string, copies []file.SeriesCopy) error {
 	return nil
 }
 
-// An origin tells which state of which database a file has.
+// An origin names the database, and its state, that a file is a copy of.
 type origin struct {
 	secret []byte // made with the database, and the same in its copies
 	last   relay.Position
@@ -122,7 +122,7 @@ func originAt(path string) (o origin, err error) {
 }
 
 // lock locks the folder, unless this Series has locked the folder that is there now: it may
-// have been mounted, or made anew, since the last copy.
+// have been mounted, or recreated, since the last copy.
 func (s *Series) lock() error {
 	path := filepath.Join(s.folder, lockName)
 	if s.held != nil {

@@ -69,7 +69,7 @@ func (a *Answers) SaveSearch(s *relay.SaveSearch, done func(error)) {
 
 var _ engine.Spender = (*savedSearch)(nil)
 
-// savedSearch is the chore of SaveSearch.
+// savedSearch is the local write of SaveSearch.
 type savedSearch struct {
 	*relay.SaveSearch
 	room *Answers
@@ -169,7 +169,7 @@ func emptySearches(t *engine.Tx, all []relay.Position, what Text) error {
 type Cleaner struct {
 	w    *engine.Store
 	what Text
-	next int64          // when there will be work, in Unix ms; 0: there is none
+	next int64          // when work will be due, in Unix ms; 0 if none will
 	upto relay.Position // rows up to this position are done
 }
 
@@ -212,7 +212,7 @@ func (s *Cleaner) Do(now time.Time) {
 	})
 }
 
-// emptyExpired is the chore of Cleaner.
+// emptyExpired is the local write of Cleaner.
 type emptyExpired struct {
 	at    time.Time
 	after relay.Position // where the scan begins
@@ -259,7 +259,7 @@ func (e *emptyExpired) Apply(t *engine.Tx) error {
 }
 
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search
-// result). Errors: SearchNotFound, also if newer answers have taken its room;
+// result). Errors: SearchNotFound, even if newer answers have only replaced it;
 // NotYourSearch; SearchExpired, an hour after the search.
 func (a *Answers) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
 	err = a.w.As(caller).Point(ctx, func(x *engine.Rx) error {

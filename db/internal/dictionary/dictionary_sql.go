@@ -1,9 +1,9 @@
 // Package dictionary is the room of words and addresses: it gives them their numbers in the
 // tables word and mecha, and keeps the index of words up to date.
 //
-// The writer asks it by Mecha and Intern. What a transaction has found or made reaches the caches
-// of package names only once it is committed. A word that the present transaction has removed
-// still stands in them: IsRemoved tells that.
+// The writer asks it by Mecha and Intern. The numbers that a transaction has found or made reach
+// the caches of package names only once it is committed. A word that the present transaction has
+// removed is still in them: see IsRemoved.
 package dictionary
 
 import (

@@ -34,7 +34,7 @@ func (d *Directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Ti
 // write. Safe for concurrent use.
 func (d *Directory) PutProfile(p *relay.PutProfile) error {
 	put := engine.Do[engine.None, *relay.PutProfile]
-	if p.Key == 0 { // a command sets it; a Mecha that sets its own is no operator
+	if p.Key == 0 { // a command sets it; a Mecha that sets its own is not an operator
 		put = engine.Administer[engine.None, *relay.PutProfile]
 	}
 	_, err := put(d.w, p)
@@ -204,8 +204,8 @@ func (d *Directory) Entries(
 // entryBytes is about the room that an entry takes in the cache, besides its profile.
 const entryBytes = 1024 + names.PairOverhead
 
-// remember reads the entry of e.Number into e, and puts it into the cache. It is that of the
-// file as long as the file has its revision.
+// remember reads the entry of e.Number into e, and puts it into the cache. It is the file's
+// entry as long as the file has its revision.
 func (d *Directory) remember(x *engine.Rx, e *relay.Entry) (err error) {
 	size := entryBytes
 	known, failed := x.C.Row(func(r *sqlite.Rows) {
@@ -223,8 +223,8 @@ func (d *Directory) remember(x *engine.Rx, e *relay.Entry) (err error) {
 	return nil
 }
 
-// Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
-// visible to viewer.
+// Entry reads one Mecha with its card. Error: MechaNotFound, even if viewer only cannot
+// see the Mecha.
 func (d *Directory) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
 	return engine.Get(ctx, d.w.As(viewer.Number).Point, func(x *engine.Rx) (relay.Entry, error) {
 		e, err := ReadEntry(x, a)

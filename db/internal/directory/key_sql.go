@@ -72,10 +72,10 @@ func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
 	return -relay.MechaNumber(k)
 }
 
-// Key finds the key with a text and checks it (PROTOCOL §2). It also notes the key's
-// use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no
-// such key, and lags behind its log. A new key works as
-// soon as the command that made it has returned, also if another process made it.
+// Key finds the key with a text and checks it (PROTOCOL §2). It also notes the key's use.
+// Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no such
+// key, and lags behind its log. A new key works as soon as the command that made it has
+// returned, even if another process made it.
 func (d *Directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
 	u, known := d.keys.byHash.Find(hash)
@@ -355,8 +355,8 @@ func (u *keyUse) flush() {
 	u.w.DoNow(used, u.w.Logged("the times of last use of keys were not stored"))
 }
 
-// lastUsed is the chore that stores when keys were last used, in Unix ms. It leaves out
-// keys that have been removed.
+// lastUsed is the local write that stores when keys were last used, in Unix ms. It leaves
+// out keys that have been removed.
 type lastUsed map[relay.KeyNumber]int64
 
 func (l lastUsed) Size() int { return 32 * len(l) }

@@ -21,10 +21,9 @@ func (d *Directory) Recipient(t *engine.Tx, a relay.Address) (relay.MechaNumber,
 	return id, err
 }
 
-// Suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
-// caller may find. It does not run in the writer's goroutine, because the scan is too slow for
-// that. Suggestions are a courtesy, so there are none if a scan of the caller waits
-// already.
+// Suggest adds similar addresses to a RecipientNotFound error, of Mechas that the caller may
+// find. It does not run in the writer's goroutine, because the scan is too slow for that.
+// Suggestions are a courtesy, so they are left out if a scan of the caller waits already.
 func (d *Directory) Suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {

@@ -14,8 +14,7 @@ func (d *Directory) saw(id relay.MechaNumber, now time.Time) {
 	d.lastSeen(id, 0).Store(now.UnixMilli())
 }
 
-// lastSeen returns the time of a Mecha's last request, in Unix ms. If there is none, it is
-// first.
+// lastSeen returns the time of a Mecha's last request, in Unix ms, or first.
 func (d *Directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	v, ok := d.seen.Load(id)
 	if !ok {
@@ -26,8 +25,8 @@ func (d *Directory) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	return v.(*atomic.Int64)
 }
 
-// LastRequest returns the time of a Mecha's last request, without reading the file: zero if there was
-// none in this process, as far as is known. It does not wait. Safe for concurrent use.
+// LastRequest returns the time of a Mecha's last request, as far as this process knows it without
+// reading the file, or zero. It does not wait. Any goroutine may call it.
 func (d *Directory) LastRequest(id relay.MechaNumber) time.Time {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load())
@@ -35,8 +34,8 @@ func (d *Directory) LastRequest(id relay.MechaNumber) time.Time {
 	return time.Time{}
 }
 
-// LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
-// After a restart, it may be up to about a minute too early. Safe for concurrent use.
+// LastSeen returns the time of a Mecha's last request, or zero. After a restart, it may
+// be up to about a minute too early. Any goroutine may call it.
 func (d *Directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (time.Time, error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil

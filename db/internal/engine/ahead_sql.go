@@ -98,6 +98,6 @@ func (w *Store) logAhead() {
 			"behind", ahead.Round(time.Second), "until", relay.FormatTime(w.Last.Time()))
 	case ahead <= 0 && w.aheadLogged:
 		w.aheadLogged = false
-		w.Opts.Logger.Info("the clock has caught up with the newest message: created_at goes on")
+		w.Opts.Logger.Info("the clock has caught up with the newest message: created_at advances again")
 	}
 }

@@ -48,7 +48,7 @@ func (d *disk) Check() {
 	d.Low.Store(below || d.StartedFull.Load())
 	switch {
 	case below && !d.below:
-		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, acknowledgements and reads go on",
+		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, reads and acks work",
 			"floor_bytes", d.floor)
 	case !below && d.below:
 		d.log.Info("more disk space is free than --min-free-disk again: messages are accepted", "floor_bytes", d.floor)
@@ -63,7 +63,7 @@ func (d *disk) becameFull(c *sqlite.Conn) {
 	d.changes, d.fullLast = c.Changes(), time.Now()
 	if d.fullSince.IsZero() {
 		d.fullSince = d.fullLast
-		d.log.Warn("the disk is full: nothing can be written, reads go on")
+		d.log.Warn("the disk is full: nothing can be written, reads keep working")
 	}
 }
 

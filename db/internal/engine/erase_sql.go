@@ -1,6 +1,6 @@
 package engine
 
-// Erasing runs f so that SQLite overwrites what f removes, also where whole pages become free.
+// Erasing runs f so that SQLite overwrites what f removes, even where whole pages become free.
 // That costs writes, so it is not for every job.
 func (t *Tx) Erasing(f func() error) error {
 	if _, err := t.C.Row(nil, "PRAGMA secure_delete = ON"); err != nil {

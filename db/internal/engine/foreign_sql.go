@@ -23,7 +23,7 @@ type foreign struct {
 	data    int64        // PRAGMA data_version when it was checked
 }
 
-// unknownVersion is no data_version. It stands for a file that must be read again.
+// unknownVersion is not a data_version. It means that the file must be read again.
 const unknownVersion = -1
 
 func (f *foreign) Due(time.Time) bool { return time.Since(f.checked) >= TasksEvery }
@@ -64,7 +64,7 @@ type servedFile struct {
 
 // RememberFiles notes the files at the paths. They must exist.
 func (f *foreign) RememberFiles(database string) error {
-	real, err := filepath.EvalSymlinks(database) // SQLite puts its files beside the real one
+	real, err := filepath.EvalSymlinks(database) // SQLite puts its files next to the real one
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (f *foreign) leave(lost error) error {
 	w := f.w
 	w.Checkpoints.wait()
 	if data, err := w.C.Number("PRAGMA data_version"); err != nil || data != f.data {
-		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
+		return fmt.Errorf("%w, and another process has written since: run relay check on the database", lost)
 	}
 	busy := int64(1)
 	f.readers.Hold(holdTimeout)

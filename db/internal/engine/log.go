@@ -43,7 +43,7 @@ type Log interface {
 	Stop()
 }
 
-// A Gate tells what a node of a cluster knows of the other nodes. Any goroutine may call its methods.
+// A Gate knows the state of the other nodes of a cluster. Any goroutine may call its methods.
 type Gate interface {
 	// Fresh reports whether this node knows that it has everything that most nodes had two
 	// seconds ago. While it is false, a key that another node has revoked might still work here.

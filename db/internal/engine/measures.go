@@ -18,12 +18,12 @@ type Measures struct {
 	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
 	Overdue  atomic.Int64    // messages that were not acknowledged by their AckBy
 	Claimed  atomic.Int64    // messages that workers got by a claim
-	Returned atomic.Int64    // messages that came again, after a deferral or a lease
+	Returned atomic.Int64    // messages that were redelivered, after a deferral or a lease
 	Spent    atomic.Int64    // messages that the relay gave up after their last attempt
 	Full     atomic.Int64    // conversations that had no room for a further message
 	Failures atomic.Int64    // transactions that failed
 
-	Writes *measure.Histogram // writes and chores in a transaction
+	Writes *measure.Histogram // writes and local writes in a transaction
 	Commit *measure.Histogram // a transaction, with the wait for the write lock of the file
 	// Sync is SQLite's COMMIT of a transaction that changed something: it appends the
 	// changed pages to the log and waits for one fsync.
@@ -37,9 +37,9 @@ type Measures struct {
 	KeyWait, PointWait, ScanWait *measure.Histogram
 }
 
-// ackWords are the words of acknowledgements that are counted by themselves: those that
-// have a meaning (PROTOCOL §3, Ack). Every other one counts as measure.Other, because
-// clients choose the words.
+// ackWords are the statuses that have counters of their own: those with a meaning
+// (PROTOCOL §3, Ack). Every other status counts as measure.Other, because clients choose
+// the words.
 var ackWords = []string{"received", "processing", "deferred", "completed", "failed", "rejected"}
 
 func newMeasures() *Measures {
@@ -80,8 +80,8 @@ func (m *Measures) Committed(t *Tx) {
 	}
 }
 
-// changes reports whether a transaction of these ops changes something, so that its commit
-// waits for the disk.
+// changes reports whether a transaction of these jobs changes something, so that its
+// commit waits for the disk.
 func changes(jobs []QueuedJob) bool {
 	for i := range jobs {
 		if jobs[i].Err == nil {

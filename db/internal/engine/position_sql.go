@@ -2,7 +2,7 @@ package engine
 
 import "relay/db/relay"
 
-// Newest returns the position of the newest message or receipt; 0 if there is none.
+// Newest returns the position of the newest message or receipt, or 0.
 func (x *Rx) Newest() (relay.Position, error) {
 	p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) " +
 		"FROM receipt), 0))")

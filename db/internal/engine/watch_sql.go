@@ -166,7 +166,7 @@ func (h *watch) report() {
 	h.reported = true
 	h.Locked.Store(&since)
 	h.say(func() {
-		h.w.Opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
+		h.w.Opts.Logger.Warn("another process holds the write lock: nothing can be written until it releases the lock",
 			"since", relay.FormatTime(since), "holder", platform.Holder(h.path, platform.WriteLock))
 	})
 }
@@ -198,13 +198,13 @@ func (h *watch) checkLog() {
 	case stuck == 0 && !h.grows.IsZero():
 		h.grows = time.Time{}
 		h.say(func() {
-			h.w.Opts.Logger.Info("the database's log is copied again; the next writes make it short",
+			h.w.Opts.Logger.Info("the database's log is copied again; the next writes truncate it",
 				"log_bytes", sqlite.LogSize(h.path))
 		})
 	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
 		h.grows = time.Now()
 		h.say(func() {
-			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, "+
+			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be truncated, "+
 				"and grows with every write",
 				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder",
 				platform.Holder(h.path, platform.SnapshotLock))

@@ -13,9 +13,9 @@ type Index[T Item[P], P ~int64] struct {
 	writing[P]
 
 	mu sync.RWMutex // only the writer changes what is below, so it reads without the lock
-	// The three segments; nil if there is none. indexed has been indexed, and is kept for
-	// reads that began before that. The rows of indexing are being inserted. collecting gets
-	// the new items; it is nil unless Start was called.
+	// The three segments, or nil. indexed has been indexed, and is kept for reads that began
+	// before that. The rows of indexing are being inserted. collecting gets the new items;
+	// it is nil unless Start was called.
 	indexed, indexing, collecting *segment[T, P]
 	// open has the items of the present transaction. A read may see them before the writer
 	// knows that they are committed, or they may never be.

@@ -122,9 +122,9 @@ func (x *Index[T, P]) without(removed []T, rows []Row[P]) []Row[P] {
 	return slices.DeleteFunc(slices.Clone(rows), func(r Row[P]) bool { return gone[r.At] })
 }
 
-// AfterCommit notes what was committed: the expected items, the rows that Board has inserted, rows
-// that are not in a table any more, and items that were removed. When the segment is indexed,
-// and the next one is long enough, Arrived begins to insert that.
+// AfterCommit notes what was committed: the expected items, the rows that BeforeCommit has
+// inserted, rows that are not in a table any more, and items that were removed. When the segment
+// is indexed, and the next one is long enough, AfterCommit begins to insert that.
 func (x *Index[T, P]) AfterCommit(table int, dropped []Row[P], removed []T) {
 	if x.collecting == nil {
 		return
@@ -166,7 +166,8 @@ func (x *Index[T, P]) left() (n int) {
 }
 
 // Flush inserts the rows of all items, since the store closes, as long as it may. commit makes
-// a transaction, with Board and Arrived. If that inserts nothing, the next start does.
+// a transaction, with BeforeCommit and AfterCommit. If that inserts nothing, the next start
+// does.
 func (x *Index[T, P]) Flush(may func() bool, commit func()) {
 	for x.collecting != nil && may() {
 		if len(x.rest) == 0 {

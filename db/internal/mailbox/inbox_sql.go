@@ -104,7 +104,7 @@ func CountAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int,
 }
 
 // Pending returns a query for the positions of a Mecha's pending messages from a position
-// on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
+// on, in order, up to limit rows. LIMIT -1 means no limit, and keeps the order, so that
 // SQLite merges the parts without a sort.
 func Pending(x *engine.Rx, id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
 	u, err := FindUnindexed(x, id, from, math.MaxInt64, true)

@@ -9,12 +9,12 @@ import (
 	"relay/db/relay"
 )
 
-// The tables `received`, `sent`, `joined` and `reply` are an index: they tell which messages
-// a Mecha has received and sent, which have joined a conversation, and which answer a
-// message. If every message were indexed with its own transaction, it would change up to
-// four more pages, different ones for almost every message. With a thousand Mechas
-// the log would grow to ten times the size of the messages. So a server updates these
-// tables late (package late), up to the watermark `indexed_upto`.
+// The tables `received`, `sent`, `joined` and `reply` are an index of which messages a Mecha
+// has received and sent, which have joined a conversation, and which answer a message. If
+// every message were indexed with its own transaction, it would change up to four more
+// pages, different ones for almost every message. With a thousand Mechas the log would grow
+// to ten times the size of the messages. So a server updates these tables late (package
+// late), up to the watermark `indexed_upto`.
 
 // rows inserted, at most, for every new message; a segment is then indexed when half of the next one has come, since no
 // message has more than four

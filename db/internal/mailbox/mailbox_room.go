@@ -4,7 +4,7 @@
 // A server writes these index tables late, up to a watermark (package late). So a read asks
 // FindUnindexed, FindJoined or FindReplies, which say where the messages behind the watermark are
 // found, and makes its query from both. Rows of removed messages go later, many at a time
-// (Unlister); reads pass over them. The counts of pending messages are in memory.
+// (MailboxCleaner); reads pass over them. The counts of pending messages are in memory.
 package mailbox
 
 import (
@@ -23,7 +23,7 @@ type Mailbox struct {
 	pending map[relay.MechaNumber]int // how many messages are pending for a Mecha, if that was counted
 	counted map[relay.MechaNumber]int // likewise, as the present transaction has counted or changed it
 
-	// What the present transaction brings:
+	// Of the present transaction:
 
 	settled []names.Row     // messages that are no longer pending
 	Removed []names.Message // messages that were removed

@@ -25,7 +25,7 @@ type Unindexed struct {
 	list   string         // a JSON array of positions; "": scan
 	None   bool           // the index lacks no message
 	Oldest relay.Position // all rows of the index before this position are of removed messages; 0: none are
-	Gaps   bool           // so are others, which stand in `unlisted`
+	Gaps   bool           // so are others, which are in `unlisted`
 }
 
 // indexState reads the watermark, and which rows of the index are of removed messages.
@@ -77,8 +77,8 @@ func (u Unindexed) rows(from, to relay.Position) (text string, args []any) {
 	return "message m WHERE m.position >= ? AND m.position < ?", []any{int64(max(from, u.after+1)), int64(to)}
 }
 
-// Query makes a query for the positions of the wanted messages in [from, to); "" if there are
-// none. For a Mecha, d, open and done say which of its messages are wanted.
+// Query makes a query for the positions of the wanted messages in [from, to), or "". For a
+// Mecha, d, open and done say which of its messages are wanted.
 func (u Unindexed) Query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
 	if u.None || u.Wanted == (Wanted{}) {
 		return "", nil

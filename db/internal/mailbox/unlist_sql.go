@@ -10,8 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-// The rows of removed messages in `received` and `sent` stand on as many pages as there
-// are Mechas. Like those of new messages (package late), they are not written with each
+// The rows of removed messages in `received` and `sent` are on as many pages as there are
+// Mechas. Like those of new messages (package late), they are not written with each
 // transaction: the table `unlisted` gets the messages, and the rows go sorted, many at a
 // time. Meanwhile reads pass over them.
 
@@ -110,7 +110,7 @@ func (u *MailboxCleaner) begin() {
 	}
 }
 
-// An Unlisting is a piece of the work of an unlister, as a chore.
+// A MailboxCleaning is a piece of the work of a MailboxCleaner, as a local write.
 type MailboxCleaning struct {
 	U                     *MailboxCleaner
 	received, sent, begun int // how many rows apply has deleted

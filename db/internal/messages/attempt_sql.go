@@ -16,10 +16,10 @@ type Attempt struct {
 	Worker string          // likewise
 	Lease  time.Duration   // likewise
 	Since  relay.Position  // the receipt that made this row what it is
-	Again  relay.Position  // where the latest deferral was over; 0: there was none
+	Again  relay.Position  // where the latest deferral was over; 0 without a deferral
 }
 
-// AttemptOf reads the row of a message; the zero attempt but its number if there is none.
+// AttemptOf reads the row of a message. Without a row, only the attempt's number is set.
 func AttemptOf(x *engine.Rx, p relay.Position) (a Attempt, err error) {
 	a.Number = 1
 	_, err = x.C.Row(func(r *sqlite.Rows) {

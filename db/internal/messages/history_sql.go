@@ -159,7 +159,7 @@ func (h *history) lookThrough(x *engine.Rx) (err error) {
 }
 
 // search is lookThrough for a page with filters. SQLite applies the filters, which costs a
-// third of reading all messages. It does not tell how many rows it has looked at, so search
+// third of reading all messages. SQLite does not count the rows that it scans, so search
 // counts them in the index.
 func (h *history) search(x *engine.Rx) error {
 	q, p := h.q, &h.page
@@ -342,9 +342,9 @@ func (m *Messages) Cursor(id relay.MessageID) (relay.Position, error) {
 }
 
 // A page is made of ranges of indexes, each in commit order. UNION merges them and drops
-// duplicates: a message to oneself is both received and sent, and a message that was
-// just indexed may still be in the late index. CROSS JOIN keeps the merged positions in
-// the outer loop, so that the page comes in their order. A sort would read 10,000 rows
+// duplicates: a message to oneself is both received and sent, and a message that was just
+// indexed may still be in the write-behind index. CROSS JOIN keeps the merged positions
+// in the outer loop, so that the page comes in their order. A sort would read 10,000 rows
 // to give 100.
 const (
 	wholeRange    = "SELECT position FROM message WHERE position >= ? AND position < ?"
@@ -368,7 +368,7 @@ func AllAt(positions string) string {
 }
 
 // positions makes one ordered query of the ranges. SQLite merges them row by row, so the
-// cost is that of the rows it gives.
+// cost depends on the returned rows alone.
 func (pr Range) positions(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any

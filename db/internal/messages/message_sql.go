@@ -109,7 +109,7 @@ func ConversationID(x *engine.Rx, number int64, p relay.Position) (relay.Convers
 	return relay.ConversationID(label), err
 }
 
-// message reads the record at a position; nil if there is none.
+// message reads the record at a position, or returns nil.
 func At(x *engine.Rx, p relay.Position) (*relay.Message, error) {
 	r := x.C.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message

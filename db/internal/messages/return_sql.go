@@ -56,7 +56,7 @@ func returned(x *engine.Rx, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	return p, nil
 }
 
-// leaveDeferred leaves out the messages that are put off, and numbers the attempts at others.
+// leaveDeferred leaves out deferred messages, and numbers the attempts at others.
 func leaveDeferred(x *engine.Rx, p *relay.StreamPage) (err error) {
 	p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool {
 		if err != nil || !m.State.Pending() {

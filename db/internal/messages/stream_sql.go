@@ -39,8 +39,8 @@ func stream(x *engine.Rx, q relay.StreamQuery) (relay.StreamPage, error) {
 	return streamRows(x, q, x.C.Query(text, args...), busy)
 }
 
-// streamRows reads a page. It leaves out the messages that the recipient has put off. busy
-// says that there may be some, because the table attempt has rows of the Mecha.
+// streamRows reads a page. It leaves out the messages that the recipient has deferred.
+// busy says that there may be some, because the table attempt has rows of the Mecha.
 func streamRows(x *engine.Rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
 	scanned, bytes := 0, 0
@@ -90,13 +90,13 @@ func streamRows(x *engine.Rx, q relay.StreamQuery, r *sqlite.Rows, busy bool) (r
 	return p, nil
 }
 
-// Latest returns the position of the newest message, 0 if there is none.
+// Latest returns the position of the newest message, or 0.
 func Latest(x *engine.Rx) (p relay.Position, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
-// Latest returns the position of the newest committed message, 0 if there is none.
+// Latest returns the position of the newest committed message, or 0.
 func (m *Messages) Latest(ctx context.Context) (relay.Position, error) {
 	return engine.Get(ctx, m.w.In(m.w.Readers.Key()), Latest)
 }

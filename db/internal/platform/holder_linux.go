@@ -98,7 +98,7 @@ func describe(process string) string {
 	words[0] = filepath.Base(words[0])
 	words = words[:min(3, len(words))] // later words may be anything
 	text := fmt.Sprintf("pid %s (%s)", filepath.Base(process), strings.Join(words, " "))
-	// The state stands behind the name, which is in parentheses (proc_pid_stat(5)).
+	// The state follows the name, which is in parentheses (proc_pid_stat(5)).
 	stat, _ := os.ReadFile(process + "/stat")
 	_, after, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
 	if ok && strings.HasPrefix(after, "T") {

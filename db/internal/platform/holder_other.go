@@ -2,5 +2,5 @@
 
 package platform
 
-// Holder always returns "unknown", because this system does not tell who has a lock.
+// Holder always returns "unknown", because this system does not reveal who has a lock.
 func Holder(path string, l Lock) string { return unknownHolder }

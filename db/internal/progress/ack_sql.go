@@ -216,7 +216,7 @@ type receipt struct {
 }
 
 // addReceipt adds a receipt to the chain of a message. setState must follow. sought has the
-// words of the search by which the recipient was found; "" if there are none.
+// words of the search by which the recipient was found, or "".
 func (p *Progress) addReceipt(t *engine.Tx, m *relay.Message, r receipt) (sought string, err error) {
 	var previous any
 	_, err = t.C.Row(func(r *sqlite.Rows) { previous, sought = r.Value(0), r.Text(1) },

@@ -15,13 +15,13 @@ import (
 )
 
 // Several workers can share the messages of one Mecha (PROTOCOL §3, Claim). The table
-// attempt has a row for each message that a worker holds, that was put off, or that has
-// come again. A message without a row is at its first attempt and free.
+// attempt has a row for each message that a worker holds, that was deferred, or that was
+// redelivered. A message without a row is at its first attempt and free.
 
-// ClaimMessages leases to a worker up to c.Limit pending messages of its Mecha that nobody
-// holds and that are not put off, the oldest first, with their payloads. The leases are
-// durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
-// those of every write. Safe for concurrent use.
+// ClaimMessages leases to a worker up to c.Limit pending messages of its Mecha that are
+// neither claimed nor deferred, the oldest first, with their payloads. The leases are
+// durable when it returns. It may return none. Errors: UnknownKey, KeyRevoked, KeyExpired,
+// and those of every write. Safe for concurrent use.
 func (p *Progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 	claimed, err := engine.Do[[]relay.ClaimedMessage](p.w, c)
 	if err != nil || len(claimed) == 0 {
@@ -88,9 +88,9 @@ type freeMessage struct {
 	again    relay.Position // as in attempt
 }
 
-// A free message is fresh, or it has come again. The index attempt_free has those that have
-// come again. The fresh ones are read from the pending messages, from claimFrom on: so
-// messages that are held or put off cost a claim nothing, however many they are.
+// A free message is fresh, or it has been freed. The index attempt_free has the freed
+// messages. The fresh ones are read from the pending messages, from claimFrom on: so
+// messages that are held or deferred cost a claim nothing, however many they are.
 
 const (
 	FreeAgain = `SELECT a.message, a.number, m.payload_bytes, a.again FROM attempt a INDEXED BY attempt_free
@@ -224,8 +224,8 @@ func (room *Progress) dropAttempt(t *engine.Tx, p relay.Position) error {
 	return t.C.Exec("DELETE FROM attempt WHERE message = ?", int64(p))
 }
 
-// progressed does what a word of progress means to the attempt: the key that has the lease
-// renews it, and a deferral puts the message off. p is the receipt of the word.
+// progressed applies a progress status to the attempt: the key that has the lease renews
+// it, and a deferral frees the message later. p is the receipt of the status.
 func (room *Progress) progressed(t *engine.Tx, m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
 	switch {
 	case k.RetryAfter != 0:
@@ -281,7 +281,7 @@ func (room *Progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 		return err
 	}
 	next := messages.Attempt{Number: a.Number + 1, Since: p, Again: a.Again}
-	if a.Key == 0 { // sockets show a message while a worker has a lease of it, but not while it is put off
+	if a.Key == 0 { // sockets show a message while a worker has a lease of it, but not while it is deferred
 		next.Again = p
 	}
 	if err := room.keepAttempt(t, m, next); err != nil {

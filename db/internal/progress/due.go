@@ -30,7 +30,7 @@ type dueTimes struct {
 	rest     time.Time // not before this, because the log's clock is behind this one's
 }
 
-// NextDue is the earliest time that has not come, in Unix ms; 0: there is none.
+// NextDue is the earliest time that has not come, in Unix ms, or 0.
 type NextDue int64
 
 func newExpiry(w *engine.Store) dueTimes {
@@ -50,8 +50,8 @@ func newOverdue(w *engine.Store) dueTimes {
 }
 
 func newReturns(w *engine.Store, maxAttempts int) dueTimes {
-	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, " +
-		"did not come again", act: func(now time.Time, done func(NextDue, error)) engine.Job {
+	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were deferred, " +
+		"were not redelivered", act: func(now time.Time, done func(NextDue, error)) engine.Job {
 		return engine.WriteJobOf(w.Table, &relay.EndAttempts{At: now, MaxAttempts: maxAttempts}, done)
 	}}
 }

@@ -42,11 +42,11 @@ type Progress struct {
 	Claims     *cache.Cache[relay.MechaNumber, relay.Position] // see maxClaims
 	attempts   bool                                            // the table attempt may have rows
 
-	// What the present transaction brings:
+	// Of the present transaction:
 
 	claimFrom map[relay.MechaNumber]relay.Position // where its claims have arrived (claims)
 	claimed   int                                  // messages that workers got
-	returned  int                                  // messages that came again
+	returned  int                                  // messages that were redelivered
 	spent     int                                  // messages that the relay gave up
 }
 

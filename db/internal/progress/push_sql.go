@@ -59,7 +59,7 @@ func (room *Progress) Pushed(key relay.KeyNumber, at time.Time, messages []relay
 	}
 }
 
-// someTransaction is a chore that writes nothing: so there is a transaction that takes the notes.
+// someTransaction is a local write of no rows: it brings about a transaction that takes the notes.
 type someTransaction struct{}
 
 func (someTransaction) Apply(*engine.Tx) error { return nil }

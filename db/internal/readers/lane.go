@@ -4,8 +4,8 @@
 // turn). In a lane the waiting Mechas take turns, and none has more than its share.
 //
 // The writer of the store may hold the lanes for a moment, so that SQLite can restart its log.
-// The package knows no table and no noun of the service but the number of a Mecha. What a
-// connection is used for is its caller's business: who takes it must give it back.
+// The package knows no table and no noun of the service but the number of a Mecha. A caller may
+// use a connection as it likes, and must give it back.
 package readers
 
 import (

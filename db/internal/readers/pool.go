@@ -10,8 +10,8 @@ import (
 )
 
 // The readers have three lanes, each with connections of its own, so that a read never
-// waits for a longer one of another kind. The shares and the bounds are those of one Mecha.
-// A read beyond the bound of waiting reads is refused with RateLimited.
+// waits for a longer one of another kind. Each Mecha has its own shares and bounds. A read
+// beyond the bound of waiting reads is refused with RateLimited.
 const (
 	keyConns   = 1    // for keys and positions: reads of a few rows, for the relay itself
 	PointConns = 4    // for messages, profiles and short pages: reads that cost about as much as a request

@@ -1,6 +1,6 @@
 // Package replays is the room of used nonces: which requests are taken for replays (PROTOCOL §2).
 //
-// Nonces are claimed in memory (Nonces) and in the ring beside the file (package ring), before
+// Nonces are claimed in memory (Nonces) and in the ring, a file of its own (package ring), before
 // the write that they belong to is queued. A start restores those that could still be replayed:
 // from the ring, or from pages and rows of the writes if the ring may lack some. Claim is for any
 // goroutine; the rest belongs to the writer's.
@@ -37,23 +37,22 @@ type Replays struct {
 	limit  int64         // remembered nonces; 0: no limit
 	skew   time.Duration // how far the timestamp of a request may be off
 	w      *engine.Store
-	Used   *Nonces        // in memory, and in the ring beside the file
+	Used   *Nonces        // in memory, and in the ring
 	after  relay.Position // the page has the nonces of all committed writes after this position
 	nonces []byte         // 8 bytes each
 	began  time.Time      // when the page got its first nonce
-	// Open says that Board was called, but not Arrived: the transaction up to tried may
-	// have failed or not. No page may cover it then.
+	// Open says that BeforeCommit was called, but not AfterCommit: the transaction up to
+	// tried may have failed or not. No page may cover it then.
 	Open  bool
 	Tried relay.Position
 	// brought are the nonces of the present transaction.
 	brought []relay.NonceHash
 }
 
-// Board adds the nonces of the transaction to the page. If the page is full or old
-// before that, Board writes it in this transaction. So a written page covers only
-// earlier commits.
-// New makes the room. passed is for tests: the time that has passed, for which the clock
-// is not used; nil: the clock's.
+// BeforeCommit adds the nonces of the transaction to the page. If the page is full or old
+// before that, BeforeCommit writes it in this transaction. So a written page covers only
+// earlier commits. New makes the room. passed is for tests: the time that has passed, for
+// which the clock is not used; nil: the clock's.
 func New(w *engine.Store, limit int64, skew time.Duration, passed func() time.Duration) *Replays {
 	used := NewNonces(limit, w.Opts.Now())
 	if passed != nil {
@@ -144,7 +143,7 @@ func (p *Replays) Restore(now time.Time) error {
 // allowed at that time.
 func (p *Replays) nonceWindow() time.Duration { return p.skew + relay.MaxClockSkew }
 
-// openRing opens the ring beside the file. If that fails, the server goes on without a
+// openRing opens the ring of the file. If that fails, the server continues without a
 // ring, and the next start refuses the requests that were signed before it.
 func (p *Replays) openRing(nonces *Nonces, found *foundNonces) error {
 	last, this, unused, err := p.markStart()
@@ -301,8 +300,8 @@ func (p *Replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.
 }
 
 // EarliestTimestamp returns the earliest timestamp that a request may have now (PROTOCOL §2).
-// It is the time of the last start that may have lost nonces, or long ago if there was
-// none. Safe for concurrent use.
+// It is the time of the last start that may have lost nonces, or a time long ago. Any
+// goroutine may call it.
 func (p *Replays) EarliestTimestamp(now time.Time) time.Time { return p.Used.Earliest(now) }
 
 // NonceKept is how long the file keeps nonces apart from the rows of their writes. It

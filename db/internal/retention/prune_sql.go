@@ -18,7 +18,7 @@ const (
 	receiptGrace = 10 * time.Second
 )
 
-// A doomed message is one that a PruneMessages looks at.
+// A pruneCandidate is a message that a PruneMessages examines.
 type pruneCandidate struct {
 	names.Message
 	open      bool
@@ -34,7 +34,7 @@ const candidateColumns = `SELECT position, recipient, sender, coalesce(conversat
 	coalesce(receipt, 0), coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes,
 	coalesce(in_reply_to, 0) FROM message `
 
-// pruneMessages removes messages. Its outcome tells where the next write goes on.
+// pruneMessages removes messages. Its outcome says where the next write continues.
 func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out relay.Pruned, err error) {
 	all, more, err := r.candidates(t, p)
 	if err != nil {
@@ -80,7 +80,7 @@ func (room *Retention) candidates(t *engine.Tx, p *relay.PruneMessages) (all []p
 		func(r *sqlite.Rows) (pruneCandidate, error) { return readCandidate(r), nil })
 }
 
-// readCandidate makes a doomed message of the present row.
+// readCandidate makes a pruneCandidate of the present row.
 func readCandidate(r *sqlite.Rows) pruneCandidate {
 	return pruneCandidate{
 		Message: names.Message{At: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)),
@@ -129,7 +129,7 @@ func CountPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time
 	return rows.Close()
 }
 
-// A demolition collects what belongs to the messages that a write removes, and then
+// A rowDeleter collects what belongs to the messages that a write removes, and then
 // deletes the rows of each table together.
 type rowDeleter struct {
 	*Retention
@@ -141,8 +141,8 @@ type rowDeleter struct {
 	receipts []relay.Position
 }
 
-// take adds a message and its chain of receipts, and keeps the nonces that could still
-// come again.
+// take adds a message and its chain of receipts, and keeps the nonces that could still be
+// used again.
 func (d *rowDeleter) take(m pruneCandidate) error {
 	d.rows++
 	d.messages = append(d.messages, m.Message)

@@ -53,8 +53,8 @@ type unusedRow struct {
 	text string
 }
 
-// look reads the rows that a query gives, each with its number, whether it is unused, and a
-// text, and returns the unused ones. The next write goes on after the number next. more says
+// look reads the rows of a query, each with its number, whether it is unused, and a text,
+// and returns the unused ones. The next write continues after the number next. more says
 // that there are further rows.
 func (room *Retention) look(
 	t *engine.Tx, limit int, after int64, query string, args ...any,

@@ -18,11 +18,11 @@ import (
 	"relay/db/relay"
 )
 
-// The removal of messages (PROTOCOL §8) is done by writes and chores that each do a
+// The removal of messages (PROTOCOL §8) is done by writes and local writes that each do a
 // little, the pieces. While others write, a piece goes with their transaction, so that it
 // needs no fsync of its own, and a rest follows. While nobody writes, the pieces have
-// transactions of their own. This file decides what is removed when. What the pieces do
-// stands in prune_sql.go, prune_unused_sql.go, space_sql.go and package mailbox.
+// transactions of their own. This file decides what is removed when. The pieces
+// themselves are in prune_sql.go, prune_unused_sql.go, space_sql.go and package mailbox.
 
 const (
 	runsPerAge  = 24 // runs in the time for which messages are kept
@@ -178,8 +178,8 @@ func (r *Retention) proposes(j engine.Job) bool {
 	return r.proposed && r.w.Proposes(j)
 }
 
-// piece returns the next piece of work; nil if there is none. The order matters: rows of
-// mailboxes go before more messages do, and the file gets shorter when these have gone.
+// piece returns the next piece of work, or nil. The order matters: rows of mailboxes go
+// before more messages do, and the file gets shorter when these have gone.
 func (r *Retention) piece(now time.Time) engine.Job {
 	if r.proposed || r.ending {
 		return nil
@@ -281,9 +281,9 @@ func (p *pass) end(now time.Time) time.Time {
 	return now.Add(-p.age) // no message is left to look at that is due
 }
 
-// begin sets the target of a run. oldest is the time of the first message; zero: there is
-// none. A run goes on by a share of what is due: a clock that is wrong, and believed all
-// the same, does not remove everything at once.
+// begin sets the target of a run. oldest is the time of the first message, or zero. A run
+// removes a share of what is due: so a wrong clock that is nevertheless believed does not
+// remove everything at once.
 func (p *pass) begin(now, oldest time.Time, every time.Duration) (due bool) {
 	end := now.Add(-p.age)
 	if oldest.IsZero() || !oldest.Before(end) {
@@ -375,7 +375,7 @@ func (r *Retention) unlistPiece() engine.Job {
 	return r.localJobOf(l, func() { r.cleaner.Applied(l) })
 }
 
-// localJobOf makes a piece of a chore. done is called once it is committed.
+// localJobOf makes a piece of a local write. done is called once it is committed.
 func (r *Retention) localJobOf(c engine.LocalWrite, done func()) engine.Job {
 	return &engine.LocalJob{LocalWrite: &timedLocalWrite{c, r}, Done: func(err error) {
 		if r.pieceEnded(err) {

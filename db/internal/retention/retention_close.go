@@ -7,7 +7,7 @@ import (
 	"relay/db/relay"
 )
 
-// What the removal of messages does when the store closes.
+// The end of the removal of messages, when the store closes.
 
 // End has no further piece begin. Once the one that is on its way has ended, what was removed
 // since the last note goes to the log, for the audit log; then settled is closed. It is for a
@@ -17,7 +17,7 @@ func (r *Retention) End(settled chan struct{}) {
 	r.settle()
 }
 
-// settle goes on with what end has begun, once no piece is on its way.
+// settle continues what End has begun, once no piece is pending.
 func (r *Retention) settle() {
 	if r.settled == nil || r.proposed {
 		return

@@ -9,8 +9,8 @@ import (
 	"relay/db/relay"
 )
 
-// Start reads what an earlier process has left: rows to delete, and how far it has seen
-// the clock go on.
+// Start reads what an earlier process has left: rows to delete, and up to when it has
+// trusted the clock.
 func (r *Retention) Start(now time.Time) error {
 	if !r.works() {
 		return nil
@@ -30,7 +30,7 @@ func (r *Retention) Start(now time.Time) error {
 	return nil
 }
 
-// oldestOf returns the time of the first message of a pass; zero if there is none.
+// oldestOf returns the time of the first message of a pass, or zero.
 func (r *Retention) oldestOf(p *pass) (oldest time.Time, err error) {
 	query, at := "SELECT min(position) FROM message", func(n int64) time.Time { return relay.Position(n).Time() }
 	if p.expired {

@@ -19,7 +19,7 @@ func timed[O any, W relay.Write](r *Retention, write W, done func(O, error)) eng
 	return j
 }
 
-// timedLocalWrite is timed for a chore.
+// timedLocalWrite is timed for a local write.
 type timedLocalWrite struct {
 	engine.LocalWrite
 	r *Retention

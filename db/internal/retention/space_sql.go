@@ -25,8 +25,8 @@ const (
 	maxPages   = 512
 )
 
-// spacePiece returns a piece of the work of giving space back; nil if there is none. asked is what
-// a command waits for; nil: none does.
+// spacePiece returns the next piece of freeing space, or nil. asked is what a command waits for,
+// or nil.
 func (r *Retention) spacePiece(asked *pruneRun) engine.Job {
 	s := &r.space
 	if !s.giving {
@@ -76,8 +76,8 @@ func (a *pruneRun) mayKeep(pages int64) int64 {
 	return pages
 }
 
-// truncatePages is the chore that moves used pages to the place of unused ones and cuts the
-// unused ones off the end of the file.
+// truncatePages is the local write that moves used pages to the place of unused ones and
+// cuts the unused ones off the end of the file.
 type truncatePages struct {
 	pages int64
 

@@ -7,11 +7,11 @@ import (
 	"relay/db/relay"
 )
 
-// A clock that is wrong must not remove every message. So the removal trusts the clock
-// only as far as it has seen it go on: by the time that passes, and over a restart by a
-// time that the file keeps. After a jump nothing is removed for a while, in which people
-// can set the clock right. A machine that has slept, or was off, cannot be told from a
-// wrong clock; so the while is short against the jump.
+// A wrong clock must not remove every message. So the removal trusts the clock only as
+// far as it has seen it advance: by the time that passes, and over a restart by a time
+// that the file keeps. After a jump nothing is removed for a while, in which people can
+// set the clock right. A machine that has slept, or was off, cannot be told from a wrong
+// clock; so the while is short against the jump.
 const (
 	jumpRunning = time.Minute      // by how much the clock may gain on the time that passes
 	jumpStopped = 30 * time.Minute // likewise between the last note in the file and a start

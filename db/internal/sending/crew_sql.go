@@ -36,7 +36,7 @@ func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 	}
 	switch {
 	case m.MaxBroadcast == 0:
-		return nil, relay.Errorf(relay.BroadcastNotAllowed, "this relay takes no messages to a whole crew")
+		return nil, relay.Errorf(relay.BroadcastNotAllowed, "crew messages are disabled on this relay")
 	case !sender.Broadcast && sender.Mecha.Address.Crew() != m.To.Crew():
 		return nil, relay.Errorf(relay.BroadcastNotAllowed,
 			"only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())

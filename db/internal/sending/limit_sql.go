@@ -114,7 +114,7 @@ func (s *Sending) countConversation(t *engine.Tx, conversation, limit int64) (co
 		if l.held = r.Int(0); conversation < 0 {
 			l.founder = r.Int(1)
 		} else {
-			l.held++ // the founding message, also if it was removed
+			l.held++ // the founding message, even after it was removed
 		}
 	}, "SELECT count(*), min(position) FROM ("+positions+")", args...)
 	return l, err

@@ -147,7 +147,7 @@ func (s *Sending) write(
 	return sent, nil
 }
 
-// broadcastFields has what only the first row of a message to many has.
+// broadcastFields are the fields that only the first row of a broadcast has.
 type broadcastFields struct {
 	nonce relay.NonceHash
 	relay.IdempotencyKey
@@ -338,8 +338,8 @@ func (s *Sending) IdempotencyKey(sender relay.MechaNumber, key string, body []by
 	}
 }
 
-// idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now;
-// known is false if there is none. Error: IdempotencyKeyReused, if the key came with
+// idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now,
+// and reports whether it is known. Error: IdempotencyKeyReused, if the key came with
 // another body.
 func idempotent(
 	x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time,
@@ -380,10 +380,10 @@ func idempotent(
 	return sent, err == nil, err
 }
 
-// Idempotent finds the stored answer to an Idempotency-Key at the time now; known is
-// false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
-// anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
-// with another body.
+// Idempotent finds the stored answer to an Idempotency-Key at the time now, and reports
+// whether it is known (PROTOCOL §3, Idempotency-Key). A request calls it before anything
+// else of the request is checked. Error: IdempotencyKeyReused, if the key came with
+// another body.
 func (s *Sending) Idempotent(
 	ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time,
 ) (sent relay.Sent, known bool, err error) {

@@ -16,7 +16,7 @@ import (
 	"relay/db/relay"
 )
 
-// Limits are those of what may be sent; 0 is no limit, but for MaxBroadcast.
+// Limits bound what may be sent. 0 means no limit, except in MaxBroadcast.
 type Limits struct {
 	MaxPending        int // pending messages of one recipient
 	ConversationLimit int // messages of a conversation whose founder has set no limit

@@ -3,10 +3,11 @@
 // BenchmarkRows shows that a query of one row then takes 21 % less CPU, and one of a hundred
 // rows 18 % less.
 //
-// On Unix, SQLite writes by a pwrite of ours, which countNoRoom gives it by unsafe pointers.
-// By BenchmarkWrite, that costs less than 0.1 µs a page. The gain is that a server goes on when a
-// quota is used up or a file may not grow. SQLite alone reports these as I/O errors, after which
-// the process must stop. TestAFileThatMayNotGrowIsAFullDisk fails when an upgrade changes either.
+// On Unix, SQLite writes by a pwrite of ours, which countNoRoom gives it by unsafe pointers. By
+// BenchmarkWrite, that costs less than 0.1 µs a page. The gain is that a server keeps running
+// when a quota is used up or a file may not grow. SQLite alone reports these as I/O errors, after
+// which the process must stop. TestAFileThatMayNotGrowIsAFullDisk fails when an upgrade changes
+// either.
 //
 // A Role sets how Open opens a file: page size, WAL, fsync (PRAGMA synchronous =
 // FULL), timeouts. The functions from IsFatal to IsOfMachine say what an error of
@@ -77,8 +78,8 @@ const (
 	Copying   // copies the log of a file that another connection of this process writes
 )
 
-// Open opens the file at path, which must exist. The errors are those of SQLite;
-// Code and the Is functions tell them apart. Safe for concurrent use.
+// Open opens the file at path, which must exist. It returns SQLite's errors; Code and the
+// Is functions distinguish them. Any goroutine may call it.
 func Open(path string, r Role) (*Conn, error) {
 	processWide.Do(func() {
 		// Without this, any os.Open and Close of the file elsewhere in this process
@@ -250,8 +251,8 @@ var ErrTooLong = errors.New("the query took too long")
 // clockEvery is after how many rows a query looks at the clock.
 const clockEvery = 64
 
-// Query runs a query and gives its rows. Arguments are those of Exec. Its error, if
-// any, comes from Close of the rows. The end of Ctx ends the query.
+// Query runs a query and returns its rows. Arguments are as in Exec. Its error, if any,
+// comes from Close of the rows. The end of Ctx ends the query.
 func (c *Conn) Query(query string, args ...any) *Rows {
 	if !c.Until.IsZero() && time.Now().After(c.Until) {
 		return &Rows{err: ErrTooLong}

@@ -8,9 +8,9 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// A reading connection and one that copies the log read the schema late. Their settings hold all
-// the same, and they have the log open from the start: what is put in its place later does
-// not mislead them.
+// A reading connection and one that copies the log read the schema late. Their settings still
+// hold, and they have the log open from the start: a file that replaces it later does not
+// mislead them.
 func TestTheFirstStatementFindsTheSettingsAndTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.db")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

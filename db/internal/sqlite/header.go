@@ -66,8 +66,8 @@ func (f *connectedFile) disconnect() {
 	connected.files = slices.DeleteFunc(connected.files, func(other *connectedFile) bool { return other == f })
 }
 
-// ReadHeader reads the first bytes of the file at path, as many as b has room for, beside SQLite. It is the
-// one way to do that in a process that may have connections to the file: it drops none of their locks.
+// ReadHeader reads the first bytes of the file at path, as many as b has room for, without SQLite. It is
+// the one way to do that in a process that may have connections to the file: it drops none of their locks.
 // The error is io.EOF if the file is shorter. Safe for concurrent use.
 func ReadHeader(path string, b []byte) error {
 	connected.mu.Lock()

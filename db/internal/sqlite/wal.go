@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// LogSize returns the bytes of the log of the database at path; 0 if there is none.
+// LogSize returns the bytes of the log of the database at path, or 0.
 func LogSize(path string) int64 {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -20,7 +20,7 @@ func LogSize(path string) int64 {
 	return info.Size()
 }
 
-// NotCopied tells how many pages of the log have not been copied into the database;
+// NotCopied returns how many pages of the log have not been copied into the database, or
 // 0 after an error. It changes nothing and takes about two microseconds.
 func (c *Conn) NotCopied() (pages int64) {
 	_, _ = c.Row(func(r *Rows) { pages = r.Int(1) - r.Int(2) }, "PRAGMA wal_checkpoint(NOOP)")

@@ -2,10 +2,10 @@
 // acknowledged, by their age, and how old a change to the directory is that the search index lacks. It
 // also measures what the store takes on its disk (space.go).
 //
-// It reads the file beside the server, by a look.Inspector, in many short views: so a count is of no
-// single moment, and holds nobody up. Rings show the counts (cmd/metrics, cmd/console); the core does
-// not need them. The server indexes messages late (package mailbox), so the newest ones are counted in
-// the table of messages, all others in that of the mailboxes.
+// It reads the file while a server runs, by a look.Inspector, in many short views: so a count is not
+// of a single moment, and blocks no one. Rings show the counts (cmd/metrics, cmd/console); the core
+// does not need them. The server indexes messages late (package mailbox), so the newest ones are
+// counted in the table of messages, all others in that of the mailboxes.
 package backlog
 
 import (

@@ -37,7 +37,7 @@ type Waiting struct {
 	LastSeen time.Time     // its last request, up to about a minute too early; zero: never
 	Pending  int           // pending messages
 	Held     int           // pending messages that a worker holds by a lease
-	Deferred int           // pending messages that the Mecha has put off
+	Deferred int           // pending messages that the Mecha has deferred
 	Overdue  int           // pending messages whose AckBy has come
 	Oldest   []*look.Trace // the oldest pending messages, oldest first
 }

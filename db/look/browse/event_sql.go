@@ -11,8 +11,8 @@ import (
 	"relay/db/relay"
 )
 
-// Latest returns the position of the last event; 0 if there is none. Events goes on from
-// there.
+// Latest returns the position of the last event, or 0 if there are no events. Events
+// continues from there.
 func (i Inspector) Latest() (relay.Position, error) {
 	return look.See(i, func(x *engine.Rx) (relay.Position, error) {
 		p, err := x.C.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) " +

@@ -8,7 +8,7 @@ import (
 	"relay/db/look/browse"
 )
 
-// What is read of a Mecha costs its rows alone.
+// Reading the state of a Mecha costs its rows alone.
 func TestTheStateOfAMechaIsReadByIndexes(t *testing.T) {
 	number := int64(1)
 	in := open(t, dbtest.Open(t).Path())

@@ -11,7 +11,7 @@ import (
 // Serving reports whether a process serves a file.
 type Serving int8
 
-// What is known.
+// It is one of these:
 const (
 	ServingUnknown Serving = iota // the system does not tell
 	Served

@@ -21,7 +21,7 @@ type Stats struct {
 	Queued, Delivered        int
 	Acknowledged, Expired    int
 	PayloadBytes             int64
-	First, Last              time.Time       // of the first and last message; zero if there is none
+	First, Last              time.Time       // of the first and last message, or zero
 	Oldest                   relay.MessageID // the oldest pending message; "" if none is pending
 	OldestAt                 time.Time       // when Oldest was accepted
 	OldestFor                relay.Address   // the recipient of Oldest
@@ -47,8 +47,8 @@ var statsView = 20 * time.Millisecond
 
 // Stats counts the content of the store. It reads the row of every message that is there when it
 // begins, about a million a second, in many short views: so each message counts once, in the state
-// that it has when it is read. Beside a server it pauses between them (scan), and takes several
-// times as long. The end of ctx ends it between two views. Error: also that of ctx.
+// that it has when it is read. While a server runs, it pauses between them (scan), and takes
+// several times as long. The end of ctx ends it between two views. Error: also that of ctx.
 func (i Inspector) Stats(ctx context.Context) (Stats, error) {
 	c, view := statsCount{busy: map[int64]*Busy{}}, i.Point
 	if i.Server() != NotServed {

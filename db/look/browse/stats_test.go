@@ -77,8 +77,8 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	}
 }
 
-// The row of a removed Mecha can go with its last message while messages are counted. It has its
-// address in the figures all the same.
+// The row of a removed Mecha can go with its last message while messages are counted. The
+// figures still have its address.
 func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	d := dbtest.Open(t)
 	alice := dbtest.Issue(t, d, "alice^demo")

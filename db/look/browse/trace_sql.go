@@ -33,7 +33,7 @@ func (i Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*lo
 	return t, err
 }
 
-// lastSeen tells when a Mecha was there for the last time, as far as the file has it.
+// lastSeen returns when a Mecha was last active, as far as the file has it.
 func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 	h, err := HealthOf(x, id)
 	if err != nil {
@@ -56,8 +56,8 @@ const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_
 	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
 
 // LastActivity returns when a Mecha was there for the last time: when its key was used, or when it sent its
-// newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
-// later. A message that an operator sent for it from a console is no sign of it.
+// newest message, which is at a position, or 0. The use of a key is noted up to a minute later. A message
+// that an operator sent for it from a console does not count.
 func LastActivity(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
 	if newest == 0 || !newest.Time().After(used) {
 		return used, nil

@@ -13,9 +13,9 @@ import (
 	"relay/db/relay"
 )
 
-// Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
-// in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
-// and that of ctx.
+// Waiting returns what waits for a Mecha, with the traces of the `limit` oldest messages. It
+// counts in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound, and
+// that of ctx.
 func (i Inspector) Waiting(ctx context.Context, a relay.Address, limit int) (*Waiting, error) {
 	id, err := i.Number(a)
 	if err != nil {

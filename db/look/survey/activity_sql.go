@@ -165,8 +165,8 @@ const (
 		"ORDER BY position"
 )
 
-// Pushes reads the notes that messages were written to sockets, from the rows after a position,
-// which is none of the shared order; up to about limit of them. next is where to go on.
+// Pushes reads the notes that messages were written to sockets, from up to about limit rows
+// after a position, which is not in the shared order. next is where to continue.
 func (i Inspector) Pushes(after relay.Position, limit int) (list []browse.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(pushesAfter, int64(after)), after, limit)

@@ -12,7 +12,7 @@ import (
 	"relay/db/relay"
 )
 
-// The spans of an Activity are those of all events, however few rows it looks at in one turn.
+// The spans of an Activity cover all events, however few rows it reads in one turn.
 func TestAnActivityCountsAllEventsInTheirSpans(t *testing.T) {
 	s := dbtest.Open(t)
 	now := time.Now()

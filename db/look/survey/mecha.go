@@ -40,7 +40,7 @@ type ProfileQuery struct {
 // ProfilePage is the answer to a ProfileQuery.
 type ProfilePage struct {
 	List []Listed
-	Next relay.Address // the After of the next page; "": there is none
+	Next relay.Address // the After of the next page, or ""
 }
 
 // PendingAges are the upper bounds of the buckets in which MechaState counts pending messages by
@@ -60,13 +60,13 @@ type MechaState struct {
 	MoreKeys   bool
 }
 
-// A Lease is a pending message that a worker holds, or that the Mecha has put off.
+// A Lease is a pending message that a worker holds, or that the Mecha has deferred.
 type Lease struct {
 	Message relay.MessageID
 	Attempt int // 1 for the first
 	Since   time.Time
 	Until   time.Time
-	Claimed bool        // a worker holds it; else it was put off
+	Claimed bool        // a worker holds it; else it was deferred
 	Worker  string      // the name that the worker gave; "" if none
 	Key     relay.KeyID // of the worker
 	Label   string      // of the key

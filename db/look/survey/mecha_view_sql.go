@@ -31,8 +31,8 @@ const pageOfMechas = `SELECT id, address, created_at FROM mecha INDEXED BY sqlit
 	WHERE removed_at IS NULL AND (?1 = '' OR instr(lower(address), ?1) > 0) AND id NOT IN (SELECT value FROM json_each(?2))
 	ORDER BY address LIMIT ?3 OFFSET ?4`
 
-// Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
-// cost is that of the rows it passes over, which are those of one index.
+// Mechas lists registered Mechas by their addresses. more says that further ones match. Its
+// cost grows with the rows of one index that it passes over.
 func (i Inspector) Mechas(q MechaQuery) (list []Known, more bool, err error) {
 	except, err := json.Marshal(append([]relay.MechaNumber{}, q.Except...))
 	if err != nil {
@@ -62,8 +62,8 @@ func (i Inspector) Mechas(q MechaQuery) (list []Known, more bool, err error) {
 	return list, more, err
 }
 
-// Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
-// accepted before late count in Box.Late. Error: MechaNotFound.
+// Mecha returns the state of one Mecha, even of a removed one. Messages that were accepted
+// before late count in Box.Late. Error: MechaNotFound.
 func (i Inspector) Mecha(a relay.Address, late time.Time) (s MechaState, err error) {
 	id, err := i.Number(a)
 	if err != nil {
@@ -125,7 +125,8 @@ const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT 
 		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until,
 		a.message LIMIT ?`
 
-// leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
+// leases lists the messages that workers of a Mecha hold, or that it has deferred; the first to
+// end comes first.
 func leases(x *engine.Rx, id relay.MechaNumber) (list []Lease, more bool, err error) {
 	r := x.C.Query(mechaLeases, int64(id), int64(leasesRead), int64(leasesShown+1))
 	return engine.Page(r, leasesShown, func(r *sqlite.Rows) (Lease, error) {

@@ -40,7 +40,7 @@ type Box struct {
 	More     bool // it has more; then the counts below are the least that there can be
 	Late     int  // of them, those that are older than the time that the caller gave
 	Held     int  // of them, those that a worker holds by a lease
-	Deferred int  // of them, those that the Mecha has put off
+	Deferred int  // of them, those that the Mecha has deferred
 	Overdue  int  // of the oldest of them, those whose AckBy has come
 	Oldest   relay.MessageID
 	OldestAt time.Time // when Oldest was accepted
@@ -89,7 +89,7 @@ type FileState struct {
 	Log           int64          // bytes of its write-ahead log
 	DiskFree      int64          // bytes that are left to an ordinary user; -1: the file system does not tell
 	Unindexed     int            // messages that the mailbox tables lack, up to MostCounted
-	First, Last   time.Time      // of the oldest and the newest message; zero: there is none
-	LastEvent     relay.Position // 0: there is none
-	LastAct       time.Time      // of the audit log; zero: there is none
+	First, Last   time.Time      // of the oldest and the newest message, or zero
+	LastEvent     relay.Position // 0 if there is no newer event
+	LastAct       time.Time      // of the audit log, or zero
 }

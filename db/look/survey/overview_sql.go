@@ -35,12 +35,12 @@ var (
 // Inspector is an Inspector with the reads of package console.
 type Inspector struct{ browse.Inspector }
 
-// Overview tells what waits for whom. Messages that were accepted before late count in
-// Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
-// Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the file
-// in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
-// them. Only one that takes long pauses between them (scan): somebody waits for it.
-// The boxes are in no order.
+// Overview summarizes pending messages by recipient. Messages that were accepted before late
+// count in Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages
+// of a Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the
+// file in pieces, each of which sees it as it is in its turn. The end of ctx ends it between
+// two of them. Only one that takes long pauses between them (scan): somebody waits for it. The
+// boxes are in no order.
 func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
 	view := func(f func(*engine.Rx) error) error {
@@ -229,8 +229,8 @@ func (v *overview) box(x *engine.Rx, id int64) (b Box, err error) {
 	return b, err
 }
 
-// add adds messages to a box, in order. counted tells that Pending and Late have them already,
-// also those that are dead.
+// add adds messages to a box, in order. counted says that Pending and Late count them already,
+// even the dead ones.
 func (v *overview) add(b *Box, ids *relay.IDs, all []waitingMessage, counted bool) {
 	for _, m := range all {
 		if m.dead && !counted {

@@ -8,8 +8,8 @@ import (
 	"relay/db/look/browse"
 )
 
-// What a console shows of all Mechas, and of the newest events, is read by ranges of an index, so
-// that it costs what it shows. Nothing is sorted but what was just read.
+// A console reads all Mechas, and the newest events, by ranges of an index, so that the cost is
+// in proportion to what it shows. Nothing is sorted but what was just read.
 func TestTheConsoleReadsRanges(t *testing.T) {
 	in, err := browse.Inspect(dbtest.Open(t).Path())
 	if err != nil {
