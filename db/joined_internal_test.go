@@ -88,7 +88,7 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	}
 }
 
-// localWrite makes a local write of a function.
+// localWrite is a local write that calls a function.
 type localWrite func(*engine.Tx) error
 
 func (c localWrite) Apply(t *engine.Tx) error { return c(t) }
