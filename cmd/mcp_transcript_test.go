@@ -18,6 +18,7 @@ type transcript struct {
 	text  strings.Builder
 	rows  strings.Builder
 	total int
+	calls int // bytes of the calls of the conversation
 }
 
 // tokens is an estimate: English and JSON have about four bytes to a token.
@@ -29,12 +30,12 @@ func (tr *transcript) row(what string, bytes int) {
 }
 
 // step is one call: what the model writes, and what it reads.
-func (tr *transcript) step(who, what string, m *rawMCP, id int, tool, arguments string) toolAnswer {
+func (tr *transcript) step(who string, m *rawMCP, id int, tool, arguments string) toolAnswer {
 	tr.t.Helper()
 	m.write(toolCall(id, tool, arguments))
 	answer := shownTo(tr.t, m.read())
 	fmt.Fprintf(&tr.text, "%s → %s %s\n%s ← %s\n\n", who, tool, arguments, who, answer)
-	tr.row(fmt.Sprintf("%s: %s (`%s`)", who, what, tool), len(tool)+len(arguments)+len(answer))
+	tr.calls += len(tool) + len(arguments) + len(answer)
 	return parse[toolAnswer](tr.t, []byte(answer))
 }
 
@@ -75,21 +76,23 @@ func TestTheTranscriptOfTheMCPPage(t *testing.T) {
 	tr.row("once in a session: the seven definitions (`tools/list`)", len(list))
 	tr.row("once in a session: the instructions", len(instructions))
 
-	f := tr.step("A", "finds B", a, 2, "find_agents", `{"query":"book a flight"}`)
-	sent := tr.step("A", "asks", a, 3, "send_message", `{"to":"flights^acme","payload":{"question":"What is the cheapest flight from ZRH to LIS on Friday?"},"search_id":"`+f.SearchID+`"}`)
-	in := tr.step("B", "finds the question", b, 2, "check_inbox", `{}`)
+	f := tr.step("A", a, 2, "find_agents", `{"query":"book a flight"}`)
+	sent := tr.step("A", a, 3, "send_message", `{"to":"flights^acme","payload":{"question":"What is the cheapest flight from ZRH to LIS on Friday?"},"search_id":"`+f.SearchID+`"}`)
+	in := tr.step("B", b, 2, "check_inbox", `{}`)
 	if len(in.Messages) != 1 || in.Messages[0].ID != sent.MessageID {
 		t.Fatalf("%+v", in)
 	}
-	tr.step("B", "answers", b, 3, "send_message", `{"in_reply_to":"`+sent.MessageID+`","payload":{"flight":"TP 931","price":180.00,"currency":"EUR"}}`)
-	tr.step("B", "acknowledges the question", b, 4, "ack_message", `{"message_ids":["`+sent.MessageID+`"]}`)
-	got := tr.step("A", "reads the answer", a, 4, "check_inbox", `{}`)
+	tr.step("B", b, 3, "send_message", `{"in_reply_to":"`+sent.MessageID+`","payload":{"flight":"TP 931","price":180.00,"currency":"EUR"}}`)
+	tr.step("B", b, 4, "ack_message", `{"message_ids":["`+sent.MessageID+`"]}`)
+	got := tr.step("A", a, 4, "check_inbox", `{}`)
 	if len(got.Messages) != 1 || got.Messages[0].InReplyTo != sent.MessageID {
 		t.Fatalf("%+v", got)
 	}
-	if r := tr.step("A", "acknowledges it", a, 5, "ack_message", `{"message_ids":["`+got.Messages[0].ID+`"]}`); r.Results[0].State != "acknowledged" {
+	if r := tr.step("A", a, 5, "ack_message", `{"message_ids":["`+got.Messages[0].ID+`"]}`); r.Results[0].State != "acknowledged" {
 		t.Fatalf("%+v", r)
 	}
+
+	tr.row("the seven calls of the conversation", tr.calls)
 
 	const page = "mcp/mcp.md"
 	const begin, end = "<!-- The test TestTheTranscriptOfTheMCPPage writes from here -->\n", "<!-- to here. -->"
@@ -103,7 +106,7 @@ func TestTheTranscriptOfTheMCPPage(t *testing.T) {
 		t.Fatalf("%s has no place for the transcript", page)
 	}
 	want := head + begin + "\n```text\n" + strings.TrimSuffix(stable(tr.text.String()), "\n") + "```\n\n" +
-		"| Step | Bytes | Tokens, estimated |\n| --- | --- | --- |\n" + tr.rows.String() + fmt.Sprintf("| in all | %d | %d |\n", tr.total, tokens(tr.total)) + end + tail
+		"| | Bytes | Tokens, estimated |\n| --- | --- | --- |\n" + tr.rows.String() + fmt.Sprintf("| in all | %d | %d |\n", tr.total, tokens(tr.total)) + end + tail
 	if *update {
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

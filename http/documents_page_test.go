@@ -15,7 +15,7 @@ import (
 
 const apiPageHead = `# The API, call by call
 
-Every request as ` + "`curl`" + ` and in Python.
+For authors of clients: every request as ` + "`curl`" + ` and in Python.
 The line before ` + "`curl` is the same request as `relay curl`" + `, which signs automatically. <!-- agent -->
 <!-- documents -->
 Programs read ` + "`/openapi.json`" + ` (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + `
@@ -92,7 +92,7 @@ func TestTheAPIPage(t *testing.T) {
 	}
 	page := apiPageHead + "\n## With a key\n\nAny request with a key can also be refused for its headers, size or rate: see the\n" +
 		"[order of checks](protocol.md#order-of-checks).\n"
-	var list, shell, python string // of the operations without a key
+	var list, shell string // of the operations without a key
 	for _, row := range rows(t) {
 		o := doc.Paths[row[2]][strings.ToLower(row[1])]
 		body := o.RequestBody.Content["application/json"]
@@ -100,7 +100,7 @@ func TestTheAPIPage(t *testing.T) {
 		if o.Security == nil {
 			list += fmt.Sprintf("- `%s %s`: %s%s%s\n", row[1], row[2], o.Summary,
 				strings.Replace(listed("Refusals", o.codes()), "\n", " ", 1), markOf[row[2]])
-			shell, python = shell+ofShell, python+ofPython
+			shell += ofShell
 			continue
 		}
 		var query, header []string
@@ -126,7 +126,7 @@ func TestTheAPIPage(t *testing.T) {
 		}
 		page += "\n```sh\n" + ofShell + "```\n\n```python\n" + ofPython + "```\n"
 	}
-	page += "\n## Without a key\n\n[Rules](protocol.md#9-around-the-api):\n\n" + list + "\n```sh\n" + shell + "```\n\n```python\n" + python + "```\n"
+	page += "\n## Without a key\n\n[Rules](protocol.md#9-around-the-api):\n\n" + list + "\n```sh\n" + shell + "```\n"
 	const file = "docs/api.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
@@ -213,9 +213,9 @@ func exampleOf(method, path, body string, withKey bool) (shell, python string) {
 	if !withKey {
 		sign, curl = "", "curl -sS "
 	}
-	if path == "/" { // relay curl says where the answer leads, and does not go there
+	if path == "/" { // it leads to /docs
 		curl = "curl -sSL "
-	} else {
+	} else if withKey {
 		shell += "relay curl " + method + " " + target + data + header + "\n"
 	}
 	shell += sign + curl + url + "\n"
