@@ -34,7 +34,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		last   = "(SELECT receipt FROM message WHERE state = 2)"          // of a chain of five
 		second = "(SELECT position + 1 FROM message WHERE broadcast = 3)" // of a message to a crew
 	)
-	for _, c := range []struct{ check, rule, broken string }{
+	for i, c := range []struct{ check, rule, broken string }{
 		{"schema", "a table of ours", "DROP INDEX message_idempotency"},
 		{"schema", "nothing else", "CREATE INDEX notes ON message (type)"},
 		{"references", "a message's sender", "UPDATE message SET sender = 999 WHERE position = " + oldest},
@@ -171,6 +171,9 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"searches", "JSON", "UPDATE search SET answer = 'none'"},
 		{"clock", "not yet to come", "UPDATE kept_nonce SET position = position + (3600000 << 12)"},
 	} {
+		if !scratch.Long(t) && i%2 == 1 {
+			continue // half of them in the usual form
+		}
 		t.Run(c.check+"/"+c.rule, func(t *testing.T) {
 			path := filepath.Join(scratch.Dir(t), "broken.db")
 			if err := os.WriteFile(path, whole, 0o600); err != nil {

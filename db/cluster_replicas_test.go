@@ -18,7 +18,7 @@ import (
 // begins with a copy of another's file. In the end all have the same rows.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	lives, rounds, least := 3, 60, uint64(0)
+	lives, rounds, least := 3, 30, uint64(0)
 	if scratch.Long(t) {
 		lives, rounds, least = math.MaxInt, 2000, 100_000
 	} else if testing.Short() {

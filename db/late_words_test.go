@@ -140,7 +140,7 @@ func TestALabelOfManySendersHasOneWord(t *testing.T) {
 // a new word when it is used again.
 func TestARemovedLabelLeavesTheIndex(t *testing.T) {
 	t.Parallel()
-	for between := range 16 { // more than two segments
+	for between := 0; between < 16; between += scratch.Amount(t, 2, 1) { // more than two segments
 		var ahead atomic.Int64
 		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		s := mustOpen(t, func(o *db.Options) { o.Now = now })

@@ -130,7 +130,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	mechas := s.mustIssueSome(5)
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []known
-	for round := range scratch.Amount(t, 8, 30) {
+	for round := range scratch.Amount(t, 6, 30) {
 		for range random.IntN(9) {
 			all = append(all, s.mustSendAmong(mechas, all, random))
 		}

@@ -17,6 +17,7 @@ import (
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 	"relay/db/ring"
+	"relay/db/scratch"
 )
 
 // used is a key with the nonces that it has used, all with the same timestamp.
@@ -149,7 +150,7 @@ func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
 
 func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 	t.Parallel()
-	for _, gone := range []string{"max", "min"} {
+	for _, gone := range []string{"max", "min"}[:scratch.Amount(t, 1, 2)] {
 		s, u := mustServeHere(t)
 		u.send(t, s.DB, 2*replays.FullNoncePage+engine.MaxBatch+1)
 		if s.byHand(t, "DELETE FROM nonce_page WHERE position = (SELECT "+gone+"(position) FROM nonce_page) RETURNING 1") != 1 {

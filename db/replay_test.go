@@ -89,7 +89,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 					}
 					p.keys = append(p.keys, k.Key)
 				}
-				p.play(scratch.Amount(t, 80, 150))
+				p.play(scratch.Amount(t, 40, 150))
 				if n == 0 {
 					p.fine(d.Note(relay.ActCompacted, "in the middle of it all"))
 					p.fine(d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: relay.Address(fmt.Sprintf("m%d^crew0", life))}))

@@ -10,6 +10,7 @@ import (
 	"relay/db"
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // searched is a store whose clock stands still until it is moved, and two
@@ -84,21 +85,22 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	t.Parallel()
 	s := mustSearched(t)
 	var old []relay.SearchID
-	for range 60 {
+	pairs := scratch.Amount(t, 20, 60)
+	for range pairs {
 		old = append(old, s.mustSave(s.alice, 100_000), s.mustSave(s.bob, 10))
 	}
 	s.minutes.Store(30)
 	young := s.mustSave(s.alice, 100_000)
-	s.wantKept(121, 121)
+	s.wantKept(2*pairs+1, 2*pairs+1)
 	s.minutes.Store(62)
-	s.wantKept(121, 1)
+	s.wantKept(2*pairs+1, 1)
 	for i, id := range old {
 		s.wantSearch(id, []relay.MechaNumber{s.alice, s.bob}[i%2], relay.SearchExpired)
 	}
 	s.wantSearch(old[0], s.bob, relay.NotYourSearch)
 	s.wantSearch(young, s.alice, "")
 	s.minutes.Store(92)
-	s.wantKept(121, 0)
+	s.wantKept(2*pairs+1, 0)
 	s.wantSearch(young, s.alice, relay.SearchExpired)
 
 	// An answer that expires while no server runs goes when the next one starts.
@@ -109,7 +111,7 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	}
 	s.minutes.Store(200)
 	s.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now, o.Create = s.Path(), s.now, false })
-	s.wantKept(123, 0)
+	s.wantKept(2*pairs+3, 0)
 	s.wantSearch(last, s.bob, relay.SearchExpired)
 	// The file is whole, so it can be backed up.
 	r, err := file.Check(ctx, file.CheckOptions{Path: s.Path(), Schema: schema(t), Report: func(f file.Finding) {
@@ -151,14 +153,15 @@ func TestAnswersAreBoundedInBytes(t *testing.T) {
 	s := mustSearched(t)
 	small := s.mustSave(s.bob, 10)
 	var ids []relay.SearchID
-	for range 20 {
+	large := scratch.Amount(t, 12, 20)
+	for range large {
 		ids = append(ids, s.mustSave(s.alice, 2<<20))
 	}
-	if rows, full, bytes := s.kept(); rows != 21 || full != 9 || bytes != 16<<20+10 {
+	if rows, full, bytes := s.kept(); rows != large+1 || full != 9 || bytes != 16<<20+10 {
 		t.Errorf("%d answers, %d with their text, %d bytes", rows, full, bytes)
 	}
 	for i, id := range ids {
-		s.wantSearch(id, s.alice, map[bool]relay.Code{true: relay.SearchNotFound}[i < 12])
+		s.wantSearch(id, s.alice, map[bool]relay.Code{true: relay.SearchNotFound}[i < large-8])
 	}
 	s.wantSearch(small, s.bob, "")
 	s.wantSearch(s.mustSave(s.alice, 17<<20), s.alice, "") // the newest answer is kept, however long

@@ -44,7 +44,7 @@ func TestCommandsWaitForEachOther(t *testing.T) {
 	var commands sync.WaitGroup
 	var mu sync.Mutex
 	done, tried, ended := 0, make(chan struct{}, 100), make(chan struct{})
-	for i := range 20 {
+	for i := range scratch.Amount(t, 8, 20) {
 		commands.Go(func() {
 			for n := range 5 {
 				err := byCommand(t, path, relay.Address(fmt.Sprintf("m%d-%d^x", i, n)))
