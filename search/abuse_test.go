@@ -20,7 +20,7 @@ import (
 func TestOddQueries(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t, 11)
-	entries := g.entries(amount(t, 500, 3000))
+	entries := g.entries(amount(t, 300, 3000))
 	odd := mecha(90_001, "odd^acme", "🚀 quockers \x00 with zero bytes \xff\xfe and שלום עולם مرحبا بالعالم 天気予報 ไทย")
 	odd.DisplayName = "🚀🚀"
 	odd.Details = strings.Repeat("x", 16_000)

@@ -94,8 +94,8 @@ func storeAndQueries(t *testing.T) ([]relay.Entry, []string) {
 		return entries, queries
 	}
 	g := newGenerator(t, 1)
-	entries := g.entries(amount(t, 150, 1000))
-	for i := range amount(t, 40, 100) {
+	entries := g.entries(amount(t, 100, 1000))
+	for i := range amount(t, 20, 100) {
 		queries = append(queries, g.text(1+i%9))
 	}
 	for i := 0; i < len(entries); i += 50 {

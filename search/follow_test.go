@@ -91,7 +91,7 @@ func fill(t *testing.T, dir string, source *shelf) {
 // Whatever is wrong with the files: the index says so and is rebuilt.
 func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
-	g, all := newGenerator(t, 3), amount(t, 100, 300)
+	g, all := newGenerator(t, 3), amount(t, 50, 300)
 	s := newShelf(append(travel(), g.entries(all)[5:]...)...)
 	whole := scratch.Dir(t)
 	fill(t, whole, s)
@@ -293,7 +293,7 @@ func TestSearchWorksDuringARebuild(t *testing.T) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	t.Parallel()
-	s := newShelf(newGenerator(t, 5).entries(200)...)
+	s := newShelf(newGenerator(t, 5).entries(amount(t, 100, 200))...)
 	s.page = 10
 	x, err := search.Open(t.TempDir(), search.Options{})
 	if err != nil {

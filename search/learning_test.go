@@ -29,7 +29,7 @@ var (
 func marketplace(t *testing.T, more ...relay.Entry) (*shelf, *search.Index) {
 	t.Helper()
 	g := newGenerator(t, 7)
-	s := newShelf(append(append(g.entries(amount(t, 150, 300)), good, bad, better, mute, weak), more...)...)
+	s := newShelf(append(append(g.entries(amount(t, 100, 300)), good, bad, better, mute, weak), more...)...)
 	x := mustFollow(t, scratch.Dir(t), s)
 	waitFor(t, x, s.last)
 	return s, x
@@ -173,7 +173,7 @@ func TestLearnedLiftsNothingAboveExactMatches(t *testing.T) {
 func TestSameCountsSameOrder(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t, 3)
-	entries := g.entries(amount(t, 300, 1000))
+	entries := g.entries(amount(t, 150, 1000))
 	var queries []string
 	for i := range 40 {
 		queries = append(queries, g.text(2+i%6))

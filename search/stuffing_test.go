@@ -239,7 +239,7 @@ func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
 // each size has one of the two names.
 func TestNamesInDirectoriesOfEverySize(t *testing.T) {
 	t.Parallel()
-	for i, size := range append(directorySizes, amount(t, 600, 3000)) {
+	for i, size := range append(directorySizes, amount(t, 400, 3000)) {
 		for n, name := range []string{"plumber", "tax-adviser"} {
 			if !scratch.Long(t) && i%2 != n {
 				continue // in turn, from size to size
