@@ -51,8 +51,10 @@ type Config struct {
 // be called concurrently.
 type Gateway struct {
 	Config
-	token   [32]byte      // SHA-256
-	places  chan struct{} // holds one value for each request that is answered
+	token   [32]byte // SHA-256
+	large   places   // of bodies above smallBody that are arriving
+	calls   places   // of calls that are answered at once
+	waits   places   // of calls that wait for a task
 	bells   bells
 	offered offered
 	near    int             // nearMessages
@@ -62,13 +64,34 @@ type Gateway struct {
 
 const lookAgain = 5 * time.Second
 
-// maxRequests that are answered at once; most of them wait for the end of a task.
-const maxRequests = 256
+// How many places there are. A call takes one when its body is there, so a client that sends none of
+// it holds up nobody; and calls that wait leave the others theirs. Cards need no place.
+const (
+	maxLarge = 32
+	maxCalls = 64
+	maxWaits = 256
+)
+
+// places bounds how many requests do something at once.
+type places chan struct{}
+
+// take takes a place, and reports whether there was one. give must follow.
+func (p places) take() bool {
+	select {
+	case p <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p places) give() { <-p }
 
 // New makes a gateway.
 func New(c Config) *Gateway {
 	c.LookAgain = cmp.Or(c.LookAgain, lookAgain)
-	d := &Gateway{Config: c, token: digest(c.Token), places: make(chan struct{}, maxRequests), near: nearMessages}
+	d := &Gateway{Config: c, token: digest(c.Token), near: nearMessages,
+		large: make(places, maxLarge), calls: make(places, maxCalls), waits: make(places, maxWaits)}
 	d.life, d.end = context.WithCancel(context.Background())
 	return d
 }

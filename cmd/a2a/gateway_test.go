@@ -258,3 +258,45 @@ func TestARelayThatIsSilentIsAway(t *testing.T) {
 		}
 	}
 }
+
+// Clients that send half a body, or wait, leave the others the cards and the calls that do not wait.
+func TestAGatewayHasPlacesForOthers(t *testing.T) {
+	t.Parallel()
+	own, _ := newRelay(t)
+	d, url := mustRun(t, own)
+	for range 2 * maxLarge {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /a2a/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			mecha, maxBody, strings.Repeat(" ", smallBody))
+	}
+	for end := time.Now().Add(patience); len(d.large) < maxLarge; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the bodies do not take their places")
+		}
+	}
+	if answer := post(t, url, "GetTask", strings.Repeat(" ", smallBody)+`{"id":"x"}`); answer.StatusCode != 503 {
+		t.Error("a large body beside many:", answer.Status)
+	}
+	for range maxWaits {
+		d.waits.take()
+	}
+	if answer := post(t, url, "SendStreamingMessage", question("1", "")+"}"); answer.StatusCode != 503 || answer.Header.Get("Retry-After") == "" {
+		t.Error("a stream beside many:", answer.Status)
+	}
+	if text := invoke(t, url, "SendMessage", question("2", "")+"}"); !strings.Contains(text, "TASK_STATE_SUBMITTED") {
+		t.Error("a message beside many that wait:", text)
+	}
+	for range maxCalls {
+		d.calls.take()
+	}
+	if answer := post(t, url, "SendMessage", question("3", "")+"}"); answer.StatusCode != 503 {
+		t.Error("a call beside many:", answer.Status)
+	}
+	if card, err := nethttp.Get(url + "/a2a/" + mecha + cardPath); err != nil || card.StatusCode != 200 {
+		t.Error("the card:", card, err)
+	}
+}

@@ -19,8 +19,10 @@ import (
 	"relay/db/relay"
 )
 
-// maxBody is larger than what a relay takes by default, as parts in A2A are.
-const maxBody = 2 << 20
+const (
+	maxBody   = 2 << 20  // bytes; more than a relay takes by default, as parts in A2A are larger
+	smallBody = 64 << 10 // bytes, for which a body needs no place
+)
 
 func digest(token string) [32]byte { return sha256.Sum256([]byte(token)) }
 
@@ -55,14 +57,6 @@ func (d *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != method && !(isCard && r.Method == http.MethodHead) {
 		w.Header().Set("Allow", method)
 		refuse(w, http.StatusMethodNotAllowed, "only "+method+" is answered here")
-		return
-	}
-	select {
-	case d.places <- struct{}{}:
-		defer func() { <-d.places }()
-	default:
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "too many requests wait at this gateway; try again later")
 		return
 	}
 	if isCard {
@@ -139,13 +133,8 @@ func (d *Gateway) answerCall(w http.ResponseWriter, r *http.Request, mecha relay
 		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		if errors.As(err, new(*http.MaxBytesError)) {
-			refuse(w, http.StatusRequestEntityTooLarge, "a request has at most "+strconv.Itoa(maxBody)+" bytes")
-			return
-		}
-		refuse(w, http.StatusBadRequest, "the request is not whole")
+	body, ok := d.readBody(w, r)
+	if !ok {
 		return
 	}
 	c, f := readCall(body)
@@ -156,6 +145,16 @@ func (d *Gateway) answerCall(w http.ResponseWriter, r *http.Request, mecha relay
 		send(w, http.StatusOK, answer(c.id, nil, f))
 		return
 	}
+	waits := c.waits() && d.waits.take()
+	switch {
+	case waits:
+		defer d.waits.give()
+	case c.streams() || !d.calls.take():
+		refuseBusy(w)
+		return
+	default:
+		defer d.calls.give()
+	}
 	if here, err := d.reaches(r.Context(), mecha); err != nil {
 		send(w, http.StatusOK, answer(c.id, nil, faultOf(err)))
 		return
@@ -163,7 +162,7 @@ func (d *Gateway) answerCall(w http.ResponseWriter, r *http.Request, mecha relay
 		refuse(w, http.StatusNotFound, "there is no such Mecha at this gateway")
 		return
 	}
-	result, streamed, err := d.call(w, r, c, mecha)
+	result, streamed, err := d.call(w, r, c, mecha, waits)
 	switch {
 	case err != nil:
 		send(w, http.StatusOK, answer(c.id, nil, faultOf(err)))
@@ -172,14 +171,54 @@ func (d *Gateway) answerCall(w http.ResponseWriter, r *http.Request, mecha relay
 	}
 }
 
-// call carries a call out.
+// readBody reads the body of a call. If it cannot, it has answered.
+func (d *Gateway) readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	all := http.MaxBytesReader(w, r.Body, maxBody)
+	body, err := io.ReadAll(io.LimitReader(all, smallBody))
+	if err == nil && len(body) == smallBody {
+		if !d.large.take() {
+			refuseBusy(w)
+			return nil, false
+		}
+		defer d.large.give()
+		var rest []byte
+		rest, err = io.ReadAll(all)
+		body = append(body, rest...)
+	}
+	switch {
+	case err == nil:
+		return body, true
+	case errors.As(err, new(*http.MaxBytesError)):
+		refuse(w, http.StatusRequestEntityTooLarge, "a request has at most "+strconv.Itoa(maxBody)+" bytes")
+	default:
+		refuse(w, http.StatusBadRequest, "the request is not whole")
+	}
+	return nil, false
+}
+
+func refuseBusy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, "too many requests are at this gateway; try again later")
+}
+
+// waits reports whether a call may wait for a task.
+func (c call) waits() bool { return c.method == "SendMessage" || c.streams() }
+
+// streams reports whether the answer to a call is a stream of events.
+func (c call) streams() bool {
+	return c.method == "SendStreamingMessage" || c.method == "SubscribeToTask"
+}
+
+// call carries a call out. SendMessage waits for the end of the task only if it has a place for that.
 func (d *Gateway) call(
-	w http.ResponseWriter, r *http.Request, c call, mecha relay.Address,
+	w http.ResponseWriter, r *http.Request, c call, mecha relay.Address, waits bool,
 ) (result any, streamed bool, err error) {
 	var f func(context.Context, relay.Address, json.RawMessage) (any, error)
 	switch c.method {
 	case "SendMessage":
-		f = d.sendMessage
+		f = func(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
+			return d.sendMessage(ctx, mecha, params, waits)
+		}
 	case "GetTask":
 		f = d.getTask
 	case "ListTasks":

@@ -155,12 +155,15 @@ func (t *thread) hasSaid(own, id string, payload []byte) (bool, error) {
 }
 
 // sendMessage answers SendMessage (§3.1.1): with the task when it has ended, when it waits
-// for the client, or when the gateway has waited long enough.
-func (d *Gateway) sendMessage(ctx context.Context, mecha relay.Address, params json.RawMessage) (any, error) {
+// for the client, or when the gateway has waited long enough; without waiting if it must not wait.
+func (d *Gateway) sendMessage(
+	ctx context.Context, mecha relay.Address, params json.RawMessage, waits bool,
+) (any, error) {
 	a, err := d.send(ctx, mecha, params)
 	if err != nil {
 		return nil, err
 	}
+	a.now = a.now || !waits
 	// The message is stored: from here on, an answer tells of it, even if the relay goes away.
 	result := &task{ID: a.id, ContextID: a.conversation, Status: status{State: submitted}, Artifacts: []artifact{}}
 	waiting, cancel := context.WithTimeout(ctx, d.Wait)
