@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"relay/db/scratch/wire"
 )
 
 // guarded serves the same relay on another listener, of at most so many
@@ -36,7 +39,7 @@ func (r *testRelay) serveOn(l net.Listener, encrypted bool, options ...func(*net
 	for _, f := range options {
 		f(other.server)
 	}
-	transport := &nethttp.Transport{MaxIdleConnsPerHost: 64}
+	transport := &nethttp.Transport{MaxIdleConnsPerHost: 64, DialContext: wire.Dial}
 	if encrypted {
 		some := httptest.NewTLSServer(nil)
 		cert := some.TLS.Certificates[0]
@@ -64,7 +67,7 @@ func (r *testRelay) address() string { return r.url[strings.Index(r.url, "//")+2
 // stranger opens a connection and sends text, which may be nothing.
 func (r *testRelay) stranger(text string) net.Conn {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.address())
+	conn, err := wire.Dial(context.Background(), "tcp", r.address())
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch/wire"
 )
 
 // crewSent is the answer to a message to a crew.
@@ -84,65 +85,66 @@ func (r *testRelay) mustWant(got []string, want ...string) {
 }
 
 func TestAMessageToACrew(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, broadcasts(3))
-	carol, alice, bob := r.mustIssue("carol^acme"), r.mustIssue("alice^acme"), r.mustIssue("bob^acme")
-	stranger, herald := r.mustIssue("dave^other"), r.mustIssue("herald^other", mayBroadcast)
-	bob.mustProfile(`{"visibility":"unlisted"}`)
-	socket := carol.mustDial("sync_limit=0")
-	s := alice.mustSendAll("acme", `"correlation_id":"c"`, `"ttl_seconds":60`, `"ack_by_seconds":30`)
-	r.mustWant(alice.recipients(s), "carol^acme", "bob^acme")
-	if w := r.mustReadWish(socket); w.MessageID != s.MessageIDs[0] || w.AckBy == nil {
-		t.Errorf("the frame is %+v", w)
-	}
-	for i, m := range []mecha{carol, bob} {
-		r.mustWant(m.history("conversation_id="+s.ConversationID).ids(), s.MessageIDs[i]) // each sees its own part
-		m.get(messagePath(s.MessageIDs[1-i])).wantProblem(403, relay.NotAParty)
-		if body := m.get(messagePath(s.MessageIDs[i]) + "/payload").want(200).body; string(body) != `{"n": 1}` {
-			t.Errorf("the payload is %s", body)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, broadcasts(3))
+		carol, alice, bob := r.mustIssue("carol^acme"), r.mustIssue("alice^acme"), r.mustIssue("bob^acme")
+		stranger, herald := r.mustIssue("dave^other"), r.mustIssue("herald^other", mayBroadcast)
+		bob.mustProfile(`{"visibility":"unlisted"}`)
+		socket := carol.mustDial("sync_limit=0")
+		s := alice.mustSendAll("acme", `"correlation_id":"c"`, `"ttl_seconds":60`, `"ack_by_seconds":30`)
+		r.mustWant(alice.recipients(s), "carol^acme", "bob^acme")
+		if w := r.mustReadWish(socket); w.MessageID != s.MessageIDs[0] || w.AckBy == nil {
+			t.Errorf("the frame is %+v", w)
 		}
-		if got := m.record(s.MessageIDs[i]); got.CorrelationID != "c" || got.ExpiresAt == nil {
-			t.Errorf("%+v", got)
+		for i, m := range []mecha{carol, bob} {
+			r.mustWant(m.history("conversation_id="+s.ConversationID).ids(), s.MessageIDs[i]) // each sees its own part
+			m.get(messagePath(s.MessageIDs[1-i])).wantProblem(403, relay.NotAParty)
+			if body := m.get(messagePath(s.MessageIDs[i]) + "/payload").want(200).body; string(body) != `{"n": 1}` {
+				t.Errorf("the payload is %s", body)
+			}
+			if got := m.record(s.MessageIDs[i]); got.CorrelationID != "c" || got.ExpiresAt == nil {
+				t.Errorf("%+v", got)
+			}
+			answer := m.mustSend(alice, `"in_reply_to":"`+s.MessageIDs[i]+`"`)
+			if answer.ConversationID != s.ConversationID {
+				t.Errorf("the answer is in %s", answer.ConversationID)
+			}
 		}
-		answer := m.mustSend(alice, `"in_reply_to":"`+s.MessageIDs[i]+`"`)
-		if answer.ConversationID != s.ConversationID {
-			t.Errorf("the answer is in %s", answer.ConversationID)
+		if n := len(alice.history("conversation_id=" + s.ConversationID).ids()); n != 4 {
+			t.Errorf("the sender sees %d messages", n)
 		}
-	}
-	if n := len(alice.history("conversation_id=" + s.ConversationID).ids()); n != 4 {
-		t.Errorf("the sender sees %d messages", n)
-	}
-	carol.mustAck(s.MessageIDs[0], "completed")
-	if a, b := alice.record(s.MessageIDs[0]).State, alice.record(s.MessageIDs[1]).State; a != "acknowledged" || b != "queued" {
-		t.Errorf("the states are %s and %s", a, b)
-	}
+		carol.mustAck(s.MessageIDs[0], "completed")
+		if a, b := alice.record(s.MessageIDs[0]).State, alice.record(s.MessageIDs[1]).State; a != "acknowledged" || b != "queued" {
+			t.Errorf("the states are %s and %s", a, b)
+		}
 
-	stranger.post(messages, toCrew("acme")).wantProblem(403, relay.BroadcastNotAllowed)
-	stranger.post(messages, toCrew("nobody")).wantProblem(403, relay.BroadcastNotAllowed) // does not learn which crews there are
-	herald.post(messages, toCrew("nobody")).wantProblem(404, relay.RecipientNotFound)
-	r.mustWant(herald.recipients(herald.mustSendAll("acme")), "carol^acme", "alice^acme", "bob^acme")
-	r.mustWant(herald.recipients(herald.mustSendAll("other")), "dave^other")
-	r.mustIssue("alone^here").post(messages, toCrew("here")).wantProblem(404, relay.RecipientNotFound)
+		stranger.post(messages, toCrew("acme")).wantProblem(403, relay.BroadcastNotAllowed)
+		stranger.post(messages, toCrew("nobody")).wantProblem(403, relay.BroadcastNotAllowed) // does not learn which crews there are
+		herald.post(messages, toCrew("nobody")).wantProblem(404, relay.RecipientNotFound)
+		r.mustWant(herald.recipients(herald.mustSendAll("acme")), "carol^acme", "alice^acme", "bob^acme")
+		r.mustWant(herald.recipients(herald.mustSendAll("other")), "dave^other")
+		r.mustIssue("alone^here").post(messages, toCrew("here")).wantProblem(404, relay.RecipientNotFound)
 
-	for _, crew := range []string{"", "-acme", "a^b", "acme ", "*"} {
-		alice.post(messages, toCrew(crew)).wantProblem(400, relay.InvalidAddress)
-	}
-	alice.get(profilePath("*^acme")).wantProblem(400, relay.InvalidAddress)
+		for _, crew := range []string{"", "-acme", "a^b", "acme ", "*"} {
+			alice.post(messages, toCrew(crew)).wantProblem(400, relay.InvalidAddress)
+		}
+		alice.get(profilePath("*^acme")).wantProblem(400, relay.InvalidAddress)
 
-	r.mustIssue("erin^acme")
-	if p := herald.post(messages, toCrew("acme")).wantProblem(422, relay.TooManyRecipients); !strings.Contains(p.Detail, "has 4 Mechas") || !strings.Contains(p.Detail, "at most 3") {
-		t.Error(p.Detail)
-	}
-	if len(alice.recipients(alice.mustSendAll("acme"))) != 3 { // without the sender there are no more
-		t.Error("not to all")
-	}
-	if err := r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "bob^acme"}); err != nil {
-		t.Fatal(err)
-	}
-	r.mustWant(herald.recipients(herald.mustSendAll("acme")), "carol^acme", "alice^acme", "erin^acme")
-	r.settings.db.MaxBroadcast = 0
-	r.mustRestart()
-	herald.post(messages, toCrew("acme")).wantProblem(403, relay.BroadcastNotAllowed)
+		r.mustIssue("erin^acme")
+		if p := herald.post(messages, toCrew("acme")).wantProblem(422, relay.TooManyRecipients); !strings.Contains(p.Detail, "has 4 Mechas") || !strings.Contains(p.Detail, "at most 3") {
+			t.Error(p.Detail)
+		}
+		if len(alice.recipients(alice.mustSendAll("acme"))) != 3 { // without the sender there are no more
+			t.Error("not to all")
+		}
+		if err := r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "bob^acme"}); err != nil {
+			t.Fatal(err)
+		}
+		r.mustWant(herald.recipients(herald.mustSendAll("acme")), "carol^acme", "alice^acme", "erin^acme")
+		r.settings.db.MaxBroadcast = 0
+		r.mustRestart()
+		herald.post(messages, toCrew("acme")).wantProblem(403, relay.BroadcastNotAllowed)
+	})
 }
 
 // The right is that of the key, and its successor's, over a restart.

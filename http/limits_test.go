@@ -8,49 +8,54 @@ import (
 	nethttp "net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"relay/db/relay"
+
+	"relay/db/scratch/wire"
 )
 
 func TestRateOfAKey(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 2, 3 })
-	alice, spare := r.mustIssue("alice^demo"), r.mustIssue("alice^demo")
-	for range 3 {
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 2, 3 })
+		alice, spare := r.mustIssue("alice^demo"), r.mustIssue("alice^demo")
+		for range 3 {
+			alice.get(whoami).want(200)
+		}
+		alice.get(whoami).wantProblem(429, relay.RateLimited)
+		alice.post(messages, letter(alice)).wantProblem(429, relay.RateLimited)
+		alice.get(socketPath(alice), handshake).wantProblem(429, relay.RateLimited)
+		spare.get(whoami).want(200) // each key has its own
+		r.clock.advance(time.Second)
+		alice.get(whoami, nonce("n")).want(200)
 		alice.get(whoami).want(200)
-	}
-	alice.get(whoami).wantProblem(429, relay.RateLimited)
-	alice.post(messages, letter(alice)).wantProblem(429, relay.RateLimited)
-	alice.get(socketPath(alice), handshake).wantProblem(429, relay.RateLimited)
-	spare.get(whoami).want(200) // each key has its own
-	r.clock.advance(time.Second)
-	alice.get(whoami, nonce("n")).want(200)
-	alice.get(whoami).want(200)
-	alice.get(whoami, nonce("n")).wantProblem(429, relay.RateLimited)
-	r.wantMessages(0)
+		alice.get(whoami, nonce("n")).wantProblem(429, relay.RateLimited)
+		r.wantMessages(0)
+	})
 }
 
 // Guessing is slowed down, but nobody can lock out anybody else.
 func TestFailuresOfAnAddress(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.api.FailureLimit, s.api.FailureBurst = 1, 3 })
-	alice := r.mustIssue("alice^demo")
-	for _, c := range []change{with("X-Mecha-Key"), with("X-Mecha-Key", typo(alice.Text)), signedBy("mk_wrong")} {
-		if a := alice.get(whoami, c); a.status != 401 {
-			t.Fatalf("%d %s", a.status, a.body)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(s *settings) { s.api.FailureLimit, s.api.FailureBurst = 1, 3 })
+		alice := r.mustIssue("alice^demo")
+		for _, c := range []change{with("X-Mecha-Key"), with("X-Mecha-Key", typo(alice.Text)), signedBy("mk_wrong")} {
+			if a := alice.get(whoami, c); a.status != 401 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
 		}
-	}
-	for _, c := range []change{with("X-Mecha-Key"), nonce("a b"), signedBy("mk_wrong"), stamped("2026-01-01T00:00:00Z")} {
-		alice.get(whoami, c).wantProblem(429, relay.TooManyFailures)
-		alice.get(whoami).want(200)
-		alice.mustSend(alice)
-	}
-	alice.get("/api/v1/nothing").wantProblem(404, relay.NotFound)
-	alice.get(historyPath(alice)+"?limit=0").wantProblem(400, relay.InvalidLimit) // other faults are none of its business
-	r.clock.advance(time.Second)
-	alice.get(whoami, with("X-Mecha-Key")).wantProblem(401, relay.MissingHeader)
-	alice.get(whoami, with("X-Mecha-Key")).wantProblem(429, relay.TooManyFailures)
+		for _, c := range []change{with("X-Mecha-Key"), nonce("a b"), signedBy("mk_wrong"), stamped("2026-01-01T00:00:00Z")} {
+			alice.get(whoami, c).wantProblem(429, relay.TooManyFailures)
+			alice.get(whoami).want(200)
+			alice.mustSend(alice)
+		}
+		alice.get("/api/v1/nothing").wantProblem(404, relay.NotFound)
+		alice.get(historyPath(alice)+"?limit=0").wantProblem(400, relay.InvalidLimit) // other faults are none of its business
+		r.clock.advance(time.Second)
+		alice.get(whoami, with("X-Mecha-Key")).wantProblem(401, relay.MissingHeader)
+		alice.get(whoami, with("X-Mecha-Key")).wantProblem(429, relay.TooManyFailures)
+	})
 }
 
 func TestAFullMailbox(t *testing.T) {
@@ -108,7 +113,7 @@ func (r *testRelay) dial(t *testing.T, m mecha, method, path, more string) reply
 
 func (r *testRelay) mustConnect(t *testing.T, text string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	conn, err := wire.Dial(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,54 +125,44 @@ func (r *testRelay) mustConnect(t *testing.T, text string) net.Conn {
 	return conn
 }
 
-// readToTheEnd connects, sends text, and reads until the connection is closed. It does so again if the
-// machine took half of the second that the headers have: the connection may have been closed before.
-func (r *testRelay) readToTheEnd(t *testing.T, text string) ([]byte, error) {
-	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		began := time.Now()
-		conn := r.mustConnect(t, text)
-		quick := time.Since(began) < time.Second/2
-		if rest, err := io.ReadAll(conn); quick || time.Now().After(end) {
-			return rest, err
-		}
-	}
-}
-
+// A request that does not come in time is ended when its time is over, to the second.
 func TestSlowRequests(t *testing.T) {
-	t.Parallel()
-	t.Run("headers", func(t *testing.T) {
-		t.Parallel()
-		r := mustServe(t, func(s *settings) { s.timeouts.Header = time.Second })
-		for _, beginning := range []string{"", "G", "GET /livez HTTP/1.1\r\nHost: x\r\n"} {
-			t.Run(beginning, func(t *testing.T) {
-				t.Parallel()
-				rest, err := r.readToTheEnd(t, beginning)
-				if err != nil || len(rest) > 0 && !strings.HasPrefix(string(rest), "HTTP/1.1 400 ") {
-					t.Errorf("after %q: %q, %v", beginning, rest, err)
+	const body = 30 * time.Second
+	for name, row := range map[string]struct {
+		begin  string // of a request without a key; "": that of a send, with more
+		more   string
+		limit  int64 // of a body; 0: none
+		after  time.Duration
+		answer string
+	}{
+		"nothing":        {"-", "", 1 << 20, patience, "HTTP/1.1 400 "},
+		"half a line":    {"G", "", 1 << 20, patience, "HTTP/1.1 400 "},
+		"half a head":    {"GET /livez HTTP/1.1\r\nHost: x\r\n", "", 1 << 20, patience, "HTTP/1.1 400 "},
+		"a body":         {"", "Content-Length: 1000\r\n", 1 << 20, body, "HTTP/1.1 408 "},
+		"a chunk":        {"", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"to\"", 1 << 20, body, "HTTP/1.1 408 "},
+		"any body":       {"", "Content-Length: 1000\r\n", 0, body, "HTTP/1.1 408 "},
+		"any chunk":      {"", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"to\"", 0, body, "HTTP/1.1 408 "},
+		"the whole room": {"", "Content-Length: 9223372036854775807\r\n", 0, body, "HTTP/1.1 408 "}, // nothing is set aside for what is only announced
+	} {
+		t.Run(name, func(t *testing.T) {
+			wire.Bubble(t, func(t *testing.T) {
+				r := mustServe(t, func(s *settings) { s.timeouts.Body, s.api.MaxBody = body, row.limit })
+				alice := r.mustIssue("alice^demo")
+				text := strings.TrimPrefix(row.begin, "-")
+				if row.begin == "" {
+					text = alice.prepare("POST", messages, "").text(row.more)
 				}
+				conn := r.mustConnect(t, text)
+				conn.SetDeadline(time.Time{})
+				began := time.Now()
+				rest, err := io.ReadAll(conn)
+				told := strings.HasPrefix(string(rest), row.answer) || len(rest) == 0 && row.begin != "" // a head that is not whole may get no answer
+				if d := time.Since(began); err != nil || !told || d < row.after || d > row.after+time.Second {
+					t.Errorf("after %v: %q, %v", d, rest, err)
+				}
+				alice.get(whoami).want(200)
+				r.wantMessages(0)
 			})
-		}
-	})
-	for _, limit := range []int64{1 << 20, 0} { // 0: no limit
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			t.Parallel()
-			r := mustServe(t, func(s *settings) { s.timeouts.Body, s.api.MaxBody = time.Second, limit })
-			alice := r.mustIssue("alice^demo")
-			t.Run("all at once", func(t *testing.T) {
-				bodies := []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"to\""}
-				if limit == 0 { // nothing is set aside for what has only been announced
-					bodies = append(bodies, "Content-Length: 9223372036854775807\r\n")
-				}
-				for _, more := range bodies {
-					t.Run(more, func(t *testing.T) {
-						t.Parallel()
-						r.dial(t, alice, "POST", messages, more).wantProblem(408, relay.RequestTimeout)
-					})
-				}
-			})
-			alice.get(whoami).want(200)
-			r.wantMessages(0)
 		})
 	}
 }
@@ -247,38 +242,36 @@ func TestTheStoreHasClosed(t *testing.T) {
 // When the store keeps a send waiting for longer than a request may take to
 // arrive, its client gets its answer all the same, and so does who repeats it.
 func TestASlowStore(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, waitsLong, func(s *settings) { s.timeouts.Body = time.Second })
-	alice := r.mustIssue("alice^demo")
-	release := r.mustHoldWrites()
-	answers := make(chan reply, 2)
-	for range 2 {
-		c := alice.prepare("POST", messages, letter(alice), idempotent("k"))
-		go func() {
-			a, err := r.try(c)
-			if err != nil {
-				t.Error(err)
-			}
-			answers <- a
-		}()
-	}
-	select {
-	case a := <-answers:
-		t.Errorf("an answer though nothing can be written: %d %s", a.status, a.body)
-		answers <- a
-	case <-time.After(2500 * time.Millisecond): // it is time itself that is tested
-	}
-	release()
-	one, two := <-answers, <-answers
-	if t.Failed() {
-		return
-	}
-	one.want(201)
-	two.want(201)
-	if string(one.body) != string(two.body) {
-		t.Errorf("%s and %s", one.body, two.body)
-	}
-	r.wantMessages(1)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(s *settings) { s.timeouts.Body = time.Second })
+		alice := r.mustIssue("alice^demo")
+		busy := make(chan struct{})
+		r.db.OnCommit(func(*relay.Commit) { <-busy }) // the writer does not go on to what follows
+		answers := make(chan reply, 2)
+		for i := range 3 {
+			c := alice.prepare("POST", messages, letter(alice), idempotent(fmt.Sprint("k", min(i, 1))))
+			go func() {
+				a, err := r.try(c)
+				if err != nil {
+					t.Error(err)
+				}
+				if i > 0 {
+					answers <- a
+				}
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		if len(answers) > 0 {
+			t.Error("an answer though nothing can be written")
+		}
+		close(busy)
+		one, two := (<-answers).want(201), (<-answers).want(201)
+		if string(one.body) != string(two.body) {
+			t.Errorf("%s and %s", one.body, two.body)
+		}
+		r.wantMessages(2)
+	})
 }
 
 // A client that has said all it wants to say, and closed its side, looks like

@@ -14,6 +14,7 @@ import (
 
 	"relay/db/relay"
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 )
 
 // answered is a 201 to a request that prefers to wait.
@@ -135,80 +136,83 @@ func TestASendWaitsForTheReply(t *testing.T) {
 
 // The wait outlasts the time that a request may take to arrive.
 func TestASendThatWaitsInVain(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.timeouts.Body = time.Second })
-	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	began := time.Now()
-	a := alice.post(messages, letter(bob), with("Prefer", "wait=2")).want(201).wantField("reply", "null")
-	if took := time.Since(began); took < 2*time.Second || a.header.Get("Preference-Applied") != "wait=2" {
-		t.Errorf("after %s: %v", took, a.header)
-	}
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(s *settings) { s.timeouts.Body = time.Second })
+		alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+		began := time.Now()
+		a := alice.post(messages, letter(bob), with("Prefer", "wait=2")).want(201).wantField("reply", "null")
+		if took := time.Since(began); took < 2*time.Second || a.header.Get("Preference-Applied") != "wait=2" {
+			t.Errorf("after %s: %v", took, a.header)
+		}
+	})
 }
 
 // Whatever ends the wait, the message is sent, and the answer says so.
 func TestAWaitForAReplyNeverRefuses(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.hub.MaxSocketsPerMecha = 2 })
-	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	spare := r.mustIssue("alice^demo")
-	got, q := alice.mustAsk(bob)
-	kept, p := spare.mustAsk(bob)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(s *settings) { s.hub.MaxSocketsPerMecha = 2 })
+		alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+		spare := r.mustIssue("alice^demo")
+		got, q := alice.mustAsk(bob)
+		kept, p := spare.mustAsk(bob)
 
-	full := alice.sendOnce("k", letter(bob), with("Prefer", "wait=50")).want(201).wantField("reply", "null")
-	if full.header.Get("Preference-Applied") != "" {
-		t.Errorf("it has not waited: %v", full.header)
-	}
-	var third record
-	full.into(&third)
-	id := bob.mustReply(letter(alice, answering(third.MessageID)))
-	wantReply(t, spare.question(letter(bob), idempotent("k")), third, id, "{}") // it needs no wait
-	alice.get(socketPath(alice), handshake).wantProblem(429, relay.TooManySockets)
+		full := alice.sendOnce("k", letter(bob), with("Prefer", "wait=50")).want(201).wantField("reply", "null")
+		if full.header.Get("Preference-Applied") != "" {
+			t.Errorf("it has not waited: %v", full.header)
+		}
+		var third record
+		full.into(&third)
+		id := bob.mustReply(letter(alice, answering(third.MessageID)))
+		wantReply(t, spare.question(letter(bob), idempotent("k")), third, id, "{}") // it needs no wait
+		alice.get(socketPath(alice), handshake).wantProblem(429, relay.TooManySockets)
 
-	r.mustRevoke(alice)
-	wantReply(t, got, q, "", "")
-	id = bob.mustReply(letter(alice, answering(p.MessageID)))
-	wantReply(t, kept, p, id, "{}")
+		r.mustRevoke(alice)
+		wantReply(t, got, q, "", "")
+		id = bob.mustReply(letter(alice, answering(p.MessageID)))
+		wantReply(t, kept, p, id, "{}")
 
-	got, q = spare.mustAsk(bob)
-	r.api.Drain()
-	r.hub.Close(t.Context())
-	wantReply(t, got, q, "", "")
+		got, q = spare.mustAsk(bob)
+		r.api.Drain()
+		r.hub.Close(t.Context())
+		wantReply(t, got, q, "", "")
+	})
 }
 
 // A retry does not wait for the request that waits, and a client that goes away ends its wait.
 func TestARetryWaitsAgain(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t)
-	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	ctx, leave := context.WithCancel(t.Context())
-	c := alice.prepare("POST", messages, letter(bob), with("Prefer", "wait=50"), idempotent("k"))
-	q, err := c.request(r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan error, 1)
-	go func() {
-		a, err := r.client.Do(q.WithContext(ctx))
-		if err == nil {
-			a.Body.Close()
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t)
+		alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+		ctx, leave := context.WithCancel(t.Context())
+		c := alice.prepare("POST", messages, letter(bob), with("Prefer", "wait=50"), idempotent("k"))
+		q, err := c.request(r.url)
+		if err != nil {
+			t.Fatal(err)
 		}
-		gone <- err
-	}()
-	<-r.watching
-	again := alice.question(letter(bob), idempotent("k"))
-	<-r.watching // both wait
-	var s sent
-	alice.sendOnce("k", letter(bob)).want(201).into(&s)
-	leave()
-	if err := <-gone; err == nil {
-		t.Error("the client has not gone")
-	}
-	wantEventually(t, "the wait of the client that has gone ends", func() bool { _, polls, _ := r.hub.Listeners(); return polls == 1 })
-	id := bob.mustReply(letter(alice, answering(s.MessageID)))
-	var asked record
-	asked.MessageID = s.MessageID
-	wantReply(t, again, asked, id, "{}")
-	wantEventually(t, "all waits have ended", func() bool { _, polls, _ := r.hub.Listeners(); return polls == 0 })
+		gone := make(chan error, 1)
+		go func() {
+			a, err := r.client.Do(q.WithContext(ctx))
+			if err == nil {
+				a.Body.Close()
+			}
+			gone <- err
+		}()
+		<-r.watching
+		again := alice.question(letter(bob), idempotent("k"))
+		<-r.watching // both wait
+		var s sent
+		alice.sendOnce("k", letter(bob)).want(201).into(&s)
+		leave()
+		if err := <-gone; err == nil {
+			t.Error("the client has not gone")
+		}
+		wantEventually(t, "the wait of the client that has gone ends", func() bool { _, polls, _ := r.hub.Listeners(); return polls == 1 })
+		id := bob.mustReply(letter(alice, answering(s.MessageID)))
+		var asked record
+		asked.MessageID = s.MessageID
+		wantReply(t, again, asked, id, "{}")
+		wantEventually(t, "all waits have ended", func() bool { _, polls, _ := r.hub.Listeners(); return polls == 0 })
+	})
 }
 
 // answerAll sends back the payload of each message that the socket brings, many at once. An

@@ -1,18 +1,16 @@
 package http_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	nethttp "net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"relay/db/scratch"
+	"relay/db/scratch/wire"
 )
 
 // announce is the beginning of a send, with n bytes to come; chunked if n is negative.
@@ -27,13 +25,7 @@ func (m mecha) announce(n int) string {
 // Many connections at once take their time: each is ended, a quick client is served
 // meanwhile, and nothing is left of them.
 func TestSlowAttacks(t *testing.T) {
-	beside := !testing.Short() // the race detector takes the time that the relay gives a slow client
-	if beside {
-		t.Parallel()
-	}
-	n := scratch.Amount(t, 16, 250)
-	unbounded := func(s *settings) { s.api.RateLimit, s.api.MaxBodyMemory = 0, 1<<30 }
-	slowWrites := func(s *nethttp.Server) { s.WriteTimeout = min(s.WriteTimeout, 3*time.Second) } // of more than a minute; 0 is none
+	n := scratch.Amount(t, 8, 250)
 	for name, row := range map[string]struct {
 		encrypted bool
 		begin     func(m mecha) string
@@ -55,94 +47,76 @@ func TestSlowAttacks(t *testing.T) {
 		"a TLS handshake that drips": {true, func(mecha) string { return "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" }, "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if beside {
-				t.Parallel()
-			}
-			label(t)
-			r, n := mustServe(t, unbounded), n
-			alice, mallory := r.mustIssue("alice^demo"), r.mustIssue("mallory^demo")
-			alice.mustSend(alice)
-			if name == "answers are not read" {
-				mallory.fill(6)
-			}
-			r.client.CloseIdleConnections()
-			// What comes before the attack has the time of r: a busy machine may need more than 2 s for it.
-			r.settings.timeouts.Header, r.settings.timeouts.Body, r.settings.timeouts.Idle = 2*time.Second, 2*time.Second, 2*time.Second
-			g := r.guarded(4*n, row.encrypted, slowWrites)
-			alice, mallory = alice.at(g), mallory.at(g)
-			before := goroutines(t)
-			var attack sync.WaitGroup
-			var served atomic.Bool
-			if name == "answers are not read" {
-				n = 20 // of 4 MiB each
-			}
-			for range n {
-				conn := g.stranger("")
-				attack.Go(func() {
-					for {
+			wire.Bubble(t, func(t *testing.T) {
+				label(t)
+				r, n := mustServe(t, attackable), n
+				alice, mallory := r.mustIssue("alice^demo"), r.mustIssue("mallory^demo")
+				if name == "answers are not read" {
+					mallory.fill(6)
+					n = scratch.Amount(t, 4, 20) // of 4 MiB each
+				}
+				g := r.serveOn(wire.Listen(t), row.encrypted)
+				alice, mallory = alice.at(g), mallory.at(g)
+				before := goroutines(t)
+				var attack sync.WaitGroup
+				for range n {
+					conn := g.stranger("")
+					conn.SetDeadline(time.Time{})
+					attack.Go(func() {
 						_, err := io.WriteString(conn, row.begin(mallory))
 						for err == nil && row.drip != "" {
-							time.Sleep(100 * time.Millisecond) // the attack itself
+							time.Sleep(time.Second)
 							_, err = io.WriteString(conn, row.drip)
-						}
-						if ended := (net.Error)(nil); errors.As(err, &ended) && ended.Timeout() {
-							t.Error("the relay neither reads nor ends the connection")
 						}
 						wantEnded(t, conn)
 						conn.Close()
-						if served.Load() {
-							return
-						}
-						if conn, err = net.Dial("tcp", g.address()); err != nil { // again, until somebody has been served
-							t.Error(err)
-							return
-						}
-						conn.SetDeadline(time.Now().Add(patience))
+					})
+				}
+				began, over := time.Now(), make(chan struct{})
+				go func() { attack.Wait(); close(over) }()
+				for i, attacked := 0, true; attacked; i++ {
+					asked := time.Now()
+					alice.post(messages, letter(alice)).want(201)
+					alice.get(whoami).want(200)
+					if d := time.Since(asked); d > 0 {
+						t.Errorf("she waited %v", d)
 					}
-				})
-			}
-			over := make(chan struct{})
-			go func() { attack.Wait(); close(over) }()
-			for i, attacked := 0, true; attacked; i++ {
-				// With the header, its connection may fall idle before: the library sends it again. It sends
-				// the GET again, too, with its nonce: that is refused if the first took more than the 3 s of slowWrites.
-				began := time.Now()
-				sent, err := g.try(alice.prepare("POST", messages, letter(alice), idempotent(fmt.Sprint(i))))
-				who, also := g.try(alice.prepare("GET", whoami, ""))
-				switch quick := time.Since(began) < time.Second; {
-				case err == nil && also == nil && (quick || sent.status == 201 && who.status == 200):
-					sent.want(201)
-					who.want(200)
-					served.Store(true)
-				case quick || i > 1000: // else this machine is so busy that she is one of the slow herself
-					t.Fatal(err, also, sent.status, who.status)
+					select {
+					case <-over:
+						attacked = false
+					case <-time.After(5 * time.Second):
+					}
 				}
-				select {
-				case <-over:
-					attacked = false
-				case <-time.After(20 * time.Millisecond): // she has no hurry
+				if d := time.Since(began); d > 3*time.Minute { // a body, a wait and the answer are given two
+					t.Errorf("the last of them was ended after %v", d)
 				}
-			}
-			g.client.CloseIdleConnections()
-			for end := time.Now().Add(patience); goroutines(t) > before+8; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("%d goroutines, %d before", goroutines(t), before)
+				g.client.CloseIdleConnections()
+				synctest.Wait()
+				if now := goroutines(t); now > before {
+					t.Errorf("%d goroutines, %d before", now, before)
 				}
-			}
+			})
 		})
 	}
+}
+
+// attackable are the usual times, and no rates.
+func attackable(s *settings) {
+	s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 10*time.Second, 30*time.Second, 2*time.Minute
+	s.api.RateLimit, s.api.MaxBodyMemory = 0, 1<<30
 }
 
 // A refusal comes soon, though the body that was announced, and may take 30 s,
 // never does.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.timeouts.Body = 2 * patience })
-	for path, status := range map[string]string{messages: "401", "/nothing": "404", "/livez": "405"} {
-		conn := r.mustConnect(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n") // its deadline is half of the body's
-		answer, err := io.ReadAll(conn)
-		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status) {
-			t.Errorf("%s: %v, %q", path, err, answer)
+	wire.Bubble(t, func(t *testing.T) {
+		r := mustServe(t, func(s *settings) { s.timeouts.Body = 2 * patience })
+		for path, status := range map[string]string{messages: "401", "/nothing": "404", "/livez": "405"} {
+			conn := r.mustConnect(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n") // its deadline is half of the body's
+			answer, err := io.ReadAll(conn)
+			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status) {
+				t.Errorf("%s: %v, %q", path, err, answer)
+			}
 		}
-	}
+	})
 }

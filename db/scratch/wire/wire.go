@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"relay/db/scratch"
 )
@@ -35,7 +36,10 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bubbles.Store(t, true)
-		t.Cleanup(func() { bubbles.Delete(t) })
+		t.Cleanup(func() {
+			time.Sleep(time.Minute) // for what is just ending: time stands still when the test has returned
+			bubbles.Delete(t)
+		})
 		test(t)
 	})
 }
