@@ -29,7 +29,11 @@ type door struct {
 // where args say; in this process if the relay is there.
 func startDoor(t testing.TB, s *server, as agent, args ...string) *door {
 	t.Helper()
-	args = append([]string{"a2a", "--as", as.Address, "--json", "--listen", "127.0.0.1:0"}, args...)
+	listen := "127.0.0.1:0"
+	if s.cmd != nil {
+		listen = scratch.Addr(t) // nobody gets it while the door is away (restartDoor)
+	}
+	args = append([]string{"a2a", "--as", as.Address, "--json", "--listen", listen}, args...)
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + as.Key}
 	d := &door{version: "1.0"}
 	if s.cmd == nil {

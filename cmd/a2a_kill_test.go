@@ -44,8 +44,8 @@ func restartDoor(t testing.TB, d *door, s *server, as agent) *server {
 // read of its end stays so.
 func TestA2ASurvivesKills(t *testing.T) {
 	t.Parallel()
-	const clients, kills = 8, 6
-	tasks := rounds(t, 16, 536) // 200 in the long form
+	const clients = 8
+	kills, tasks := rounds(t, 3, 18), rounds(t, 8, 576)
 	s, d, keys := newDoorWith(t, startProcess)
 	answering(t, s, keys[1], echo)
 

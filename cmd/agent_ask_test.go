@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -107,7 +106,7 @@ func twoThatAnswerEverything(t *testing.T, ofBob, ofAlice []string, send ...stri
 	tool(t, "sh", "cat")
 	p = newPair(t)
 	bob = p.listen(append([]string{"--exec", "cat", "--reply", "--reply-type", "ping"}, ofBob...)...)
-	alice = launch(t, exec.Command(binary, append([]string{"listen", "--exec", "cat", "--reply", "--reply-type", "pong"}, ofAlice...)...), p.asAlice)
+	alice = launchHere(t, append([]string{"listen", "--exec", "cat", "--reply", "--reply-type", "pong"}, ofAlice...), p.asAlice)
 	alice.await(alice.stderr, `listening as alice\^talk`)
 	r := does(t, p.asAlice, append([]string{"send", "bob^talk", `{}`}, send...)...).wantCode(t, 0)
 	return p, p.record(p.alice, r.out), bob, alice
@@ -237,7 +236,7 @@ func TestAskBesideAWorkerOfTheSameMecha(t *testing.T) {
 	tool(t, "sh", "cat", "touch")
 	p := newPair(t)
 	ran := filepath.Join(t.TempDir(), "ran")
-	worker := launch(t, exec.Command(binary, "listen", "--claim", "--exec", "touch '"+ran+"'"), p.asAlice)
+	worker := launchHere(t, []string{"listen", "--claim", "--exec", "touch '" + ran + "'"}, p.asAlice)
 	worker.await(worker.stderr, "claiming as")
 	other := p.listen("--exec", "cat", "--reply")
 	for range 5 {

@@ -3,7 +3,6 @@ package cmd_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ func TestWorkersShareMessages(t *testing.T) {
 	both := `touch '` + dir + `'/$W; ` + until(`test $(ls '`+dir+`' | wc -l) -ge 2`) + `; echo "$W $RELAY_MESSAGE_ID $RELAY_MESSAGE_ATTEMPT $(cat)"; test "$RELAY_MESSAGE_TYPE" != bad`
 	var workers []*server
 	for _, name := range []string{"first", "second"} {
-		w := launch(t, exec.Command(binary, "listen", "--claim", "--worker", name, "--exec", "W="+name+"; "+both), p.bobEnv(p.url))
+		w := launchHere(t, []string{"listen", "--claim", "--worker", name, "--exec", "W=" + name + "; " + both}, p.bobEnv(p.url))
 		w.await(w.stderr, `listening as bob\^talk, claiming as the worker `+name)
 		workers = append(workers, w)
 	}
@@ -62,7 +61,7 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 	p := newPair(t)
 	dir := t.TempDir()
 	held, free := p.send(p.alice, "bob^talk", `{}`).MessageID, p.send(p.alice, "bob^talk", `{}`).MessageID
-	l := p.listen("--claim", "--lease", "12s", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
+	l := p.listenAsProcess("--claim", "--lease", "12s", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -100,7 +99,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	tool(t, "sh")
 	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
-	l := launch(t, exec.Command(binary, "listen", "--claim", "--lease", "10s", "--exec", `echo "begun $RELAY_MESSAGE_ATTEMPT"; test "$RELAY_MESSAGE_ATTEMPT" = 2 || `+until("false")), p.bobEnv(f.url))
+	l := launchHere(t, []string{"listen", "--claim", "--lease", "10s", "--exec", `echo "begun $RELAY_MESSAGE_ATTEMPT"; test "$RELAY_MESSAGE_ATTEMPT" = 2 || ` + until("false")}, p.bobEnv(f.url))
 	done := p.send(p.alice, "bob^talk", `{}`).MessageID
 	l.await(l.stdout, "begun 1")
 	p.ackAs(p.bob, done, "completed", "")

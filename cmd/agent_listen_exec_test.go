@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -98,7 +97,7 @@ func TestACommandMaySendMessages(t *testing.T) {
 			t.Errorf("a flag --message-… would be set by RELAY_MESSAGE_…:\n%s", help)
 		}
 	})
-	p.listen("--exec", `'`+binary+`' send "$RELAY_MESSAGE_FROM" - --conversation "$RELAY_MESSAGE_CONVERSATION_ID"`)
+	p.listenAsProcess("--exec", `'`+binary+`' send "$RELAY_MESSAGE_FROM" - --conversation "$RELAY_MESSAGE_CONVERSATION_ID"`)
 	body := `{"to":"bob^talk","message_type":"note","priority":"high","correlation_id":"c","payload":{"n":1}}`
 	m := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", body).want(t, 201))
 	p.awaitStatus(m.MessageID, "completed")
@@ -230,7 +229,7 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 	dir := t.TempDir()
 	m := p.send(p.alice, "bob^talk", `{}`)
 	next := p.send(p.alice, "bob^talk", `{}`)
-	l := p.listen("--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
+	l := p.listenAsProcess("--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -250,7 +249,7 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 	}
 
 	// The second signal kills the command, and the message stays pending.
-	l = p.listen("--exec", "echo begun; sleep 60; true")
+	l = p.listenAsProcess("--exec", "echo begun; sleep 60; true")
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -287,8 +286,8 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	dir := t.TempDir()
-	l := launch(t, exec.Command(binary, "listen", "--jobs", "2", "--exec",
-		`echo $RELAY_MESSAGE_ID; test ! "$RELAY_MESSAGE_TYPE" = slow || `+until(`test -e '`+dir+`/go'`)), p.bobEnv(f.url))
+	l := launchHere(t, []string{"listen", "--jobs", "2", "--exec",
+		`echo $RELAY_MESSAGE_ID; test ! "$RELAY_MESSAGE_TYPE" = slow || ` + until(`test -e '`+dir+`/go'`)}, p.bobEnv(f.url))
 	l.await(l.stderr, "listening as")
 	slow := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"bob^talk","message_type":"slow","payload":{}}`).want(t, 201))
 	l.await(l.stdout, slow.MessageID)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -279,7 +278,7 @@ func TestListenSaysThatItCannotAck(t *testing.T) {
 	p := newPairWithProcess(t)
 	f := newFront(t, p.server)
 	dir := t.TempDir()
-	l := launch(t, exec.Command(binary, "listen", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`)), p.bobEnv(f.url))
+	l := launchHere(t, []string{"listen", "--exec", `echo begun; ` + until(`test -e '`+dir+`/go'`)}, p.bobEnv(f.url))
 	m := p.send(p.alice, "bob^talk", `{}`)
 	l.await(l.stdout, "begun")
 	p.kill()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,8 +52,11 @@ func TestStories(t *testing.T) {
 			t.Errorf("%s says stop, and would end there: %v", script, err)
 		}
 	}
+	if !scratch.Long(t) { // the others are longer
+		scripts = slices.DeleteFunc(scripts, func(s string) bool { return !strings.Contains(s, "message") && !strings.Contains(s, "key") })
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
+		Files: scripts,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)

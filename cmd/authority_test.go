@@ -114,12 +114,22 @@ func (a *authority) client() *http.Client {
 // startTLS runs relay serve with a certificate of the authority in dir.
 func (a *authority) startTLS(t testing.TB, dir, db string, args ...string) *server {
 	t.Helper()
-	cert, key := a.pair(dir, time.Now().Add(60*24*time.Hour))
-	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", cert, "--tls-key", key}, args...)
-	s := launch(t, exec.Command(binary, args...), nil)
+	return serveHere(t, db, append(a.flags(dir), args...)...)
+}
+
+// startTLSProcess is startTLS for a test that signals the relay.
+func (a *authority) startTLSProcess(t testing.TB, dir, db string, args ...string) *server {
+	t.Helper()
+	s := launch(t, exec.Command(binary, append(append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, a.flags(dir)...), args...)...), nil)
 	s.db = db
 	s.url = s.await(s.stderr, `url"?[=:]"?(https://[^\s"]+)`)[1]
 	return s
+}
+
+// flags name a new certificate of the authority in dir.
+func (a *authority) flags(dir string) []string {
+	cert, key := a.pair(dir, time.Now().Add(60*24*time.Hour))
+	return []string{"--tls-cert", cert, "--tls-key", key}
 }
 
 // host is the address that s listens on.

@@ -215,9 +215,7 @@ func TestWithoutADatabaseNothingIsMade(t *testing.T) {
 		if args[0] == "check" && !docs.Has("check") {
 			continue
 		}
-		c := exec.Command(binary, args...)
-		c.Dir = dir
-		r := finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
+		r := runIn(t, dir, args...).wantCode(t, 1, "no database at "+db)
 		if r.out != "" {
 			t.Errorf("%v printed %s", args, r.out)
 		}

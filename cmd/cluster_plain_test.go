@@ -23,10 +23,10 @@ func TestThePlainProgramNamesTheOneForClusters(t *testing.T) {
 		{"cluster", "recover", "--cluster", file, "--db", db},
 		{"serve", "--addr", "127.0.0.1:0", "--cluster", file, "--node", "n1", "--db", db},
 	} {
-		runRelay(t, args...).wantCode(t, 1, "built without clusters", "relay-cluster")
+		runRefused(t, args, nil).wantCode(t, 1, "built without clusters", "relay-cluster")
 	}
-	runRelay(t, "serve", "--cluster", file, "--db", db).wantCode(t, 2, "--cluster and --node belong together")
-	runRelay(t, "cluster", "leave", "--db", db).wantCode(t, 1, "no database at")
+	runRefused(t, []string{"serve", "--cluster", file, "--db", db}, nil).wantCode(t, 2, "--cluster and --node belong together")
+	runRefused(t, []string{"cluster", "leave", "--db", db}, nil).wantCode(t, 1, "no database at")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}

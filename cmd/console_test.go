@@ -80,7 +80,7 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 	if r := runRelay(t, "console", "--print-url", "--db", db); r.code != 1 || !strings.Contains(r.err, "no console runs") {
 		t.Errorf("--print-url without a console: %d %s", r.code, r.err)
 	}
-	c := launch(t, exec.Command(binary, "console", "--db", db, "--listen", "127.0.0.1:0"), nil)
+	c := launchHere(t, []string{"console", "--db", db, "--listen", "127.0.0.1:0"}, nil)
 	shown := c.await(c.stdout, `Open (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
 	if got := mustRelay(t, "console", "--print-url", "--db", db); got != shown+"\n" {
 		t.Errorf("--print-url: %q, want %q", got, shown)
@@ -98,7 +98,7 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 			t.Error(info, err)
 		}
 	}
-	again := launch(t, exec.Command(binary, "console", "--db", db, "--listen", "127.0.0.1:0"), nil)
+	again := launchHere(t, []string{"console", "--db", db, "--listen", "127.0.0.1:0"}, nil)
 	other := again.await(again.stdout, `Open (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
 	if name := regexp.MustCompile(`//[a-z2-7]+`); name.FindString(other) != name.FindString(shown) || other == shown {
 		t.Errorf("the consoles are %s and %s, want the same name", shown, other)
@@ -181,8 +181,8 @@ func TestDevHasAConsole(t *testing.T) {
 		t.Skip("there is no --dev")
 	}
 	t.Parallel()
-	one := startProcess(t, tempDB(t), "--dev")
-	two := startProcess(t, tempDB(t), "--dev")
+	one := serveHere(t, tempDB(t), "--dev")
+	two := serveHere(t, tempDB(t), "--dev")
 	seen := map[string]bool{}
 	for _, s := range []*server{one, two} {
 		shown := s.await(s.stdout, `in a browser: (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
@@ -191,7 +191,7 @@ func TestDevHasAConsole(t *testing.T) {
 		}
 		seen[shown] = true
 	}
-	off := startProcess(t, tempDB(t), "--dev", "--console", "off")
+	off := serveHere(t, tempDB(t), "--dev", "--console", "off")
 	off.await(off.stdout, `Ctrl-C`)
 	if strings.Contains(off.stdout.String(), "browser") {
 		t.Error(off.stdout)
@@ -251,7 +251,7 @@ func TestTheConsoleActsAsItsOperator(t *testing.T) {
 	db := tempDB(t)
 	bob := issue(t, db, "bob^demo")[0]
 	for args, want := range map[string]string{"--console-operator=ops^demo": "needs --console", "--console=127.0.0.1:0 --console-operator=ops": "--console-operator: "} {
-		runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, want)
+		runRefused(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...), nil).wantCode(t, 2, want)
 	}
 	startServer(t, db, "--console", "127.0.0.1:0", "--console-operator", "ops^demo")
 	shown, err := url.Parse(strings.TrimSpace(mustRelay(t, "console", "--print-url", "--db", db)))

@@ -19,13 +19,13 @@ func TestCommandsBesideAServerThatIsKilled(t *testing.T) {
 	a := issue(t, db, "a^kill")[0]
 	var mu sync.Mutex
 	said := map[string]bool{}
-	for round := range rounds(t, 2, 20) {
+	for round := range rounds(t, 1, 25) {
 		s := startProcess(t, db)
 		var commands sync.WaitGroup
 		begun := make(chan struct{}, 100)
 		for i := range 12 {
 			commands.Go(func() {
-				for n := range 3 {
+				for n := range rounds(t, 1, 13) {
 					address := fmt.Sprintf("m%d-%d-%d^kill", round, i, n)
 					c := launch(t, exec.Command(binary, "key", "create", address, "--db", db), nil)
 					code := c.wait()

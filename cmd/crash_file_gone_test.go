@@ -29,18 +29,22 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		take, putBack func(*testing.T, string)
 		gone          bool // with all that it had
+		long          bool // in the long form only
 		says          string
 	}{
 		"log removed":         {take: remove("-wal"), putBack: nothing, says: "relay.db-wal was removed or renamed"},
-		"log emptied by name": {take: func(t *testing.T, db string) { remove("-wal")(t, db); touch(t, db+"-wal") }, putBack: nothing, says: "relay.db-wal was re"},
-		"log's index removed": {take: remove("-shm"), putBack: nothing, says: "relay.db-shm was removed or renamed"},
+		"log emptied by name": {take: func(t *testing.T, db string) { remove("-wal")(t, db); touch(t, db+"-wal") }, putBack: nothing, long: true, says: "relay.db-wal was re"},
+		"log's index removed": {take: remove("-shm"), putBack: nothing, long: true, says: "relay.db-shm was removed or renamed"},
 		"lock removed":        {take: remove(".lock"), putBack: nothing, says: "relay.db.lock was removed or renamed"},
 		"database renamed":    {take: rename("", ".old"), putBack: rename(".old", ""), says: "relay.db was removed or renamed"},
 		"database removed":    {take: remove(""), putBack: nothing, gone: true, says: "relay.db was removed or renamed"},
 		"database replaced": {take: func(t *testing.T, db string) { rename("", ".old")(t, db); touch(t, db) },
-			putBack: rename(".old", ""), says: "relay.db was re"},
+			putBack: rename(".old", ""), long: true, says: "relay.db was re"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.long {
+				notQuick(t)
+			}
 			t.Parallel()
 			for range rounds(t, 1, 10) {
 				db, l := tempDB(t), newLedger()
@@ -56,10 +60,10 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 				}
 				c.putBack(t, db)
 				wantWhole(t, db)
-				s = startProcess(t, db)
+				s = startServer(t, db)
 				l.compare(s, keys[2])
 				t.Logf("%d messages: none lost, doubled or out of order", l.count())
-				s.kill()
+				s.end()
 			}
 		})
 	}

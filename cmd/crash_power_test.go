@@ -33,14 +33,14 @@ func TestCrashThePowerGoes(t *testing.T) {
 	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
-	n := rounds(t, 20, 700)
+	n := rounds(t, 10, 749)
 	run := recordRun(t, binary)
 	states, lost := run.cut(t, n, false)
 	t.Logf("%d messages, %d file operations, %d states rebuilt: %d lost an acknowledged message", len(run.order), len(run.ops), states, lost)
 	if lost > 0 {
 		t.Errorf("%d of %d cuts lost what was acknowledged", lost, states)
 	}
-	states, lost = run.cut(t, max(n/5, 12), true)
+	states, lost = run.cut(t, max(n/5, 8), true)
 	t.Logf("control: a disk that lies about the log's fsync: %d of %d states lost an acknowledged message", lost, states)
 	if lost == 0 {
 		t.Error("a disk that lies lost nothing: this test sees nothing")
@@ -124,7 +124,7 @@ func powerLoad(s *server, from []agent, to agent) {
 	for i, a := range from {
 		wg.Go(func() {
 			last := ""
-			for n := range 30 {
+			for n := range rounds(s.t, 14, 110) {
 				size := n % 7 * 400
 				if scratch.Long(s.t) && n%3 == 0 {
 					size = 100_000 // so that the log is copied back under load, too

@@ -118,7 +118,7 @@ func TestCrashKilledWhileSocketsSend(t *testing.T) {
 	for i := range senders {
 		senders[i] = &socketSender{agent: agents[i]}
 	}
-	again, most, rounds := 0, rounds(t, 100, 2000), rounds(t, 1, 30)
+	again, most, rounds := 0, rounds(t, 50, 2300), rounds(t, 1, 30)
 	for round := range rounds + 1 {
 		server := startProcess(t, db, "--rate-limit", "0", "--socket-rate-limit", "0", "--max-pending", "0")
 		conns := make([]*websocket.Conn, len(senders))

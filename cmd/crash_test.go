@@ -21,7 +21,7 @@ import (
 func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(t, 2, 30)
+	n := rounds(t, 1, 36)
 	c := newCrash(t)
 	for range n {
 		c.round()

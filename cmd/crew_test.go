@@ -45,7 +45,7 @@ func TestAMessageToACrew(t *testing.T) {
 	if n := len(slices.DeleteFunc(slices.Clone(log), func(a relay.NotedAct) bool { return !strings.Contains(a.Detail, "may write to all crews") })); n != 2 {
 		t.Errorf("%d of %+v", n, log)
 	}
-	runRelay(t, "serve", "--max-broadcast", "1001", "--db", tempDB(t)).wantCode(t, 2, "--max-broadcast")
+	runRefused(t, []string{"serve", "--max-broadcast", "1001", "--db", tempDB(t)}, nil).wantCode(t, 2, "--max-broadcast")
 }
 
 // A crew is sent messages while the server is killed: afterwards each message is there for
@@ -73,7 +73,7 @@ func TestAMessageToACrewIsThereForAllOrNone(t *testing.T) {
 		}
 		return ids
 	}
-	for round := range rounds(t, 2, 30) {
+	for round := range rounds(t, 1, 36) {
 		s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0")
 		ctx, kill := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -103,7 +103,7 @@ func TestAMessageToACrewIsThereForAllOrNone(t *testing.T) {
 		all.Wait()
 	}
 	wantWhole(t, db)
-	s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0")
+	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
 	got := map[string][]string{} // ids by the text of the payload, in the order of the recipients
 	for i, a := range crew {
 		for _, m := range s.history(a, "direction=in&include=payload") {

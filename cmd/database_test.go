@@ -62,6 +62,7 @@ func TestNoPermissionOnTheDatabase(t *testing.T) {
 // A command that only reads does not bring a file up to date that an older relay may still serve: it
 // says what does, and leaves the file as it is. The newer relay is one that knows a further schema.
 func TestCommandsThatReadLeaveAnOlderFileAsItIs(t *testing.T) {
+	notQuick(t) // it builds a relay; TestAnOlderFileIsBroughtUpToDate reads such a file
 	t.Parallel()
 	newer := buildChanged(t, []change{{"../db/file/schema.go", "var upgrades []string", "var upgrades = []string{`CREATE TABLE further (id INTEGER PRIMARY KEY) STRICT`}"}})
 	path := tempDB(t)

@@ -59,7 +59,7 @@ func TestWhatDevPrintsWorksOverTLS(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	send, read := pasted(ca.startTLS(t, dir, tempDB(t), "--dev", "--require-message-signature"))
+	send, read := pasted(ca.startTLSProcess(t, dir, tempDB(t), "--dev", "--require-message-signature"))
 	r := finish(t, exec.Command("bash", "-c", send+"\n"+read), nil, "").wantCode(t, 0)
 	if !strings.Contains(r.out, "message_id") || !strings.Contains(r.out, "hello, bob") {
 		t.Errorf("%s", r.out)

@@ -10,7 +10,7 @@ import (
 
 func TestDevForMachines(t *testing.T) {
 	db := tempDB(t)
-	s := startProcess(t, db, "--dev", "--json")
+	s := serveHere(t, db, "--dev", "--json")
 	v := parse[map[string]string](t, []byte(s.await(s.stdout, `(?s).*\n`)[0]))
 	if v["url"] != s.url || v["db"] != db {
 		t.Errorf("%v; the server is at %s with %s", v, s.url, db)
@@ -26,7 +26,7 @@ func TestDevForMachines(t *testing.T) {
 
 func TestDevIsYesOrNo(t *testing.T) {
 	wantSuggestion(t, "serve --dev=perhaps", `--dev: "perhaps" is not true or false`)
-	run(t, []string{"serve", "--db", tempDB(t)}, []string{"RELAY_DEV=perhaps"}, "").wantCode(t, 2, "RELAY_DEV", "perhaps", "Try: relay serve --help")
+	runAlone(t, []string{"serve", "--db", tempDB(t)}, []string{"RELAY_DEV=perhaps"}).wantCode(t, 2, "RELAY_DEV", "perhaps", "Try: relay serve --help")
 }
 
 // keyIDs returns the ids of the keys in a database.
@@ -47,12 +47,12 @@ func TestDevKeepsItsKeys(t *testing.T) {
 	file := db + ".dev-keys"
 	start := func() map[string]string {
 		t.Helper()
-		s := startProcess(t, db, "--dev", "--json")
+		s := serveHere(t, db, "--dev", "--json")
 		v := parse[map[string]string](t, []byte(s.await(s.stdout, `(?s).*\n`)[0]))
 		for _, address := range []string{"alice^demo", "bob^demo"} {
 			s.ask(agent{Address: address, Key: v[address]}, "GET", "/api/v1/whoami", "").want(t, 200)
 		}
-		s.kill()
+		s.end()
 		return v
 	}
 	differ := func(a, b map[string]string) string {

@@ -39,7 +39,7 @@ func TestWhatCameDueWithoutAServerComesAtTheStart(t *testing.T) {
 			s.kill()
 			c.pass(t, s.db, due)
 
-			s = startProcess(t, s.db)
+			s = startServer(t, s.db)
 			started := time.Now()
 			for id, want := range map[string]string{
 				leased:   "accepted, claimed, returned",

@@ -18,12 +18,12 @@ func TestTwoServersCannotServeOneFile(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	s := startProcess(t, db)
-	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
+	runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db}, nil).wantCode(t, 1, db, "already being served")
 
 	a := issue(t, db, "a^files")[0]
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one goes on
 	s.kill()
-	startProcess(t, db).ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the lock ends with the process
+	startServer(t, db).ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the lock ends with the process
 }
 
 func TestTwoServersCannotServeOneFileUnderTwoNames(t *testing.T) {
@@ -98,9 +98,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
 	db := tempDB(t)
 	for _, args := range [][]string{{"key", "list"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"}, {"key", "rotate", "key_7h2k9d0m4qx1w8zt"}} {
-		c := exec.Command(binary, append(args, "--db", "relay.db")...)
-		c.Dir = filepath.Dir(db)
-		finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
+		runIn(t, filepath.Dir(db), append(args, "--db", "relay.db")...).wantCode(t, 1, "no database at "+db)
 	}
 	wantFiles(t, filepath.Dir(db))
 }
@@ -176,11 +174,9 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 	}
 	db := filepath.Join(t.TempDir(), name)
 	a := issue(t, db, "a^files")[0]
-	s := startProcess(t, db)
+	s := startServer(t, db)
 	s.send(a, "a^files", `{}`)
-	if s.terminate() != 0 {
-		t.Error("no clean exit")
-	}
+	s.end()
 	if _, err := os.Stat(db); err != nil {
 		t.Error(err)
 	}
@@ -190,7 +186,7 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(t, 8, 40)
+	n := rounds(t, 4, 60)
 	db := tempDB(t)
 	made := 0
 	for range n {
@@ -201,12 +197,12 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 			continue // and killed again
 		}
 		a := issue(t, db, "a^start")[0]
-		s = startProcess(t, db)
+		s = startServer(t, db)
 		s.send(a, "a^start", `{}`)
 		if h := s.history(a, ""); len(h) != 1 {
 			t.Fatalf("%+v", h)
 		}
-		s.kill()
+		s.end()
 		db = tempDB(t)
 		made++
 	}
@@ -215,7 +211,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 
 func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 	t.Parallel()
-	for range rounds(t, 2, 5) {
+	for range rounds(t, 1, 9) {
 		db := tempDB(t)
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
 		var wg sync.WaitGroup

@@ -230,12 +230,15 @@ func (s *server) ackAs(a agent, id, status, detail string) {
 func (p *pair) listen(args ...string) *server {
 	p.t.Helper()
 	args = append([]string{"listen"}, args...)
-	var s *server
-	if slices.Contains(args, "--ack") || slices.Contains(args, "--state") { // else it has commands, or the user's directory for state
-		s = launchHere(p.t, args, p.bobEnv(p.url))
-	} else {
-		s = launch(p.t, exec.Command(binary, args...), p.bobEnv(p.url))
-	}
+	s := launchHere(p.t, args, p.bobEnv(p.url))
+	s.await(s.stderr, `listening as bob\^talk`)
+	return s
+}
+
+// listenAsProcess is listen for a test that signals the listener, or whose command needs its environment.
+func (p *pair) listenAsProcess(args ...string) *server {
+	p.t.Helper()
+	s := launch(p.t, exec.Command(binary, append([]string{"listen"}, args...)...), p.bobEnv(p.url))
 	s.await(s.stderr, `listening as bob\^talk`)
 	return s
 }

@@ -131,7 +131,6 @@ func TestMessageListRefusals(t *testing.T) {
 // A file that is not a database is named by its absolute path, and no file is created.
 func TestInspectionCreatesNothing(t *testing.T) {
 	notShort(t)
-	t.Parallel()
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "foreign.db")
 	if err := os.WriteFile(foreign, []byte(strings.Repeat("this is no database. ", 400)), 0o600); err != nil {
@@ -149,9 +148,7 @@ func TestInspectionCreatesNothing(t *testing.T) {
 				runRefused(t, append(args, "--db", path), nil).wantCode(t, 1, path)
 				continue
 			}
-			c := exec.Command(binary, append(args, "--db", name)...)
-			c.Dir = dir
-			finish(t, c, nil, "").wantCode(t, 1, path)
+			runIn(t, dir, append(args, "--db", name)...).wantCode(t, 1, path)
 		}
 	}
 	wantFiles(t, dir, "empty.db", "foreign.db")
@@ -388,7 +385,7 @@ func TestColours(t *testing.T) {
 func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	notOnWindows(t, "permissions are others")
 	t.Parallel()
-	s := startProcess(t, tempDB(t))
+	s := startServer(t, tempDB(t))
 	keys := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(keys[0], "bob^x", `{}`)
 	s.end()
@@ -427,7 +424,7 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	startProcess(t, s.db).terminate()
+	startServer(t, s.db).end()
 	if err := os.WriteFile(s.db+"-wal", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

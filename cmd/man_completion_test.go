@@ -15,9 +15,7 @@ import (
 // one that was begun.
 func completed(t testing.TB, dir string, words ...string) []string {
 	t.Helper()
-	c := exec.Command(binary, append([]string{"__complete"}, words...)...)
-	c.Dir = dir
-	return completions(finish(t, c, nil, "").wantCode(t, 0).out)
+	return completions(runIn(t, dir, append([]string{"__complete"}, words...)...).wantCode(t, 0).out)
 }
 
 // completedOf is completed where the database is db. Commands that have a flag for it are
@@ -59,7 +57,6 @@ func (s *server) wantCompleted(words string, want []string) {
 // Addresses, key ids, message and conversation ids come from the database.
 func TestCompletion(t *testing.T) {
 	notShort(t)
-	t.Parallel()
 	s := startServer(t, tempDB(t))
 	dir := filepath.Dir(s.db) // where the database has its default name
 	k := issue(t, s.db, "alice^x", "bob^x")
@@ -105,7 +102,6 @@ func TestCompletionOfAClient(t *testing.T) {
 		t.Skip("there are no commands of a client")
 	}
 	notShort(t)
-	t.Parallel()
 	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	m := s.send(k[0], "bob^x", `{}`)
@@ -120,8 +116,7 @@ func TestCompletionOfAClient(t *testing.T) {
 
 // A shell shows the text of a flag as it is.
 func TestFlagsAreDescribedInPlainText(t *testing.T) {
-	c := exec.Command(binary, "__complete", "serve", "--ret")
-	if out := finish(t, c, nil, "").wantCode(t, 0).out; !strings.Contains(out, "--retention\tage at which messages are removed, as in 30d") {
+	if out := mustRelay(t, "__complete", "serve", "--ret"); !strings.Contains(out, "--retention\tage at which messages are removed, as in 30d") {
 		t.Errorf("%q", out)
 	}
 }

@@ -3,11 +3,16 @@ package cmd_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"relay/cmd"
+	"relay/db/scratch"
 )
 
 // llm is a program that runs a model: it has a session with a relay mcp of an agent.
@@ -15,19 +20,34 @@ type llm struct {
 	t       testing.TB
 	session *mcp.ClientSession
 	stderr  *output
-	cmd     *exec.Cmd
 }
 
 // newLLM starts relay mcp for an agent, as a client of a version of the protocol; "" is
 // the latest.
 func newLLM(t testing.TB, url string, a agent, version string, env ...string) *llm {
 	t.Helper()
-	m := &llm{t: t, stderr: newOutput(), cmd: exec.Command(binary, "mcp")}
-	m.cmd.Env, m.cmd.Stderr = environ(append(env, "RELAY_URL="+url, "RELAY_KEY="+a.Key)...), m.stderr
+	m := &llm{t: t, stderr: newOutput()}
+	env = append(env, "RELAY_URL="+url, "RELAY_KEY="+a.Key)
 	if a.Secret != nil {
-		m.cmd.Env = append(m.cmd.Env, "RELAY_SIGNING_SECRET="+*a.Secret)
+		env = append(env, "RELAY_SIGNING_SECRET="+*a.Secret)
 	}
-	m.connect(&mcp.CommandTransport{Command: m.cmd}, version)
+	flagged, ok := flagsFor(t, []string{"mcp"}, env)
+	if !ok || scratch.IsLong() {
+		c := exec.Command(binary, "mcp")
+		c.Env, c.Stderr = environ(env...), m.stderr
+		m.connect(&mcp.CommandTransport{Command: c}, version)
+		return m
+	}
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer out.Close()
+		cmd.Run(context.Background(), schema(), flagged, in, out, m.stderr)
+		in.Close()
+	})
+	t.Cleanup(running.Wait) // after the end of the session
+	m.connect(&mcp.IOTransport{Reader: read, Writer: write}, version)
 	return m
 }
 

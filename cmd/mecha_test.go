@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -232,9 +231,7 @@ func TestARemovedMechaIsRefused(t *testing.T) {
 func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 	db, profile := tempDB(t), text(t, "profile.json", `{"display_name":"x"}`)
 	for _, args := range [][]string{{"list"}, {"show", "a^x"}, {"remove", "a^x"}, {"profile", "get", "a^x"}, {"profile", "set", "a^x", profile}} {
-		c := exec.Command(binary, append(append([]string{"mecha"}, args...), "--db", "relay.db")...)
-		c.Dir = filepath.Dir(db)
-		finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
+		runIn(t, filepath.Dir(db), append(append([]string{"mecha"}, args...), "--db", "relay.db")...).wantCode(t, 1, "no database at "+db)
 	}
 	wantFiles(t, filepath.Dir(db))
 }

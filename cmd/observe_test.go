@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -119,7 +118,7 @@ func TestEachRequestIsALineAtDebug(t *testing.T) {
 // The log is JSON where no person reads it, unless a format is set.
 func TestTheLogIsJSONElsewhere(t *testing.T) {
 	t.Parallel()
-	auto := startServerIn(t, []string{"RELAY_LOG_FORMAT=auto", "RELAY_PPROF=127.0.0.1:0"}, tempDB(t))
+	auto := startServer(t, tempDB(t), "--log-format", "auto", "--pprof", "127.0.0.1:0")
 	text := startServer(t, tempDB(t), "--log-format", "text")
 	if !strings.HasPrefix(auto.stderr.String(), "{") || !strings.HasPrefix(text.stderr.String(), "time=") {
 		t.Errorf("%s\n%s", auto.stderr, text.stderr)
@@ -127,11 +126,9 @@ func TestTheLogIsJSONElsewhere(t *testing.T) {
 	if said := auto.stderr.String(); !strings.Contains(said, `"msg":"serving profiles","addr":"127.0.0.1:`) {
 		t.Error(said)
 	}
-	text.end() // whose address is free then
-	quiet := launch(t, exec.Command(binary, "serve", "--addr", text.host(), "--db", tempDB(t), "--log-level", "error"), nil)
-	eventually(t, patience, "it is ready", func() bool { return isReady(text.url) })
+	quiet := startServer(t, tempDB(t), "--log-level", "error")
 	if said := quiet.stderr.String(); said != "" {
 		t.Errorf("at the level error: %s", said)
 	}
-	runRelay(t, "serve", "--log-level", "loud").wantCode(t, 2, "debug, info, warn, error")
+	runRefused(t, []string{"serve", "--log-level", "loud"}, nil).wantCode(t, 2, "debug, info, warn, error")
 }

@@ -7,6 +7,7 @@ package cmd_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -43,6 +44,10 @@ func TestMain(m *testing.M) {
 		os.Exit(beNeighbour(path))
 	}
 	flag.Parse()
+	if flag.NArg() > 0 { // a relay in this process has shown its path as that of relay
+		fmt.Fprintln(os.Stderr, "this program is tests, not relay")
+		os.Exit(2)
+	}
 	forgetSettings()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -193,7 +198,7 @@ type result struct {
 
 // run runs the program to its end, with input and more environment. A client's command runs in
 // this process, with flags in the place of env, and so does what runsHere names if it needs
-// no env; the long form starts a process for these too.
+// no env; the long form starts a process for these too. Tests that are not parallel have runAlone.
 func run(t testing.TB, args, env []string, stdin string) result {
 	t.Helper()
 	if !scratch.IsLong() {
@@ -242,22 +247,62 @@ func runRefused(t testing.TB, args, env []string) result {
 	if scratch.IsLong() || len(env) > 0 {
 		return run(t, args, env, "")
 	}
-	done := make(chan result, 1)
-	go func() { done <- runHere(args, "") }()
-	select {
-	case r := <-done:
-		return r
-	case <-time.After(patience):
-		t.Fatalf("relay %s was not refused", strings.Join(args, " "))
-	}
-	return result{}
+	return runHere(args, "")
 }
 
-// runHere runs a command in this process.
+// runHere runs a command in this process. One that does not end is cancelled at last.
 func runHere(args []string, stdin string) result {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	out, stderr := newOutput(), newOutput()
-	code := cmd.Main(schema(), args, strings.NewReader(stdin), out, stderr)
+	code := cmd.Run(ctx, schema(), args, strings.NewReader(stdin), out, stderr)
 	return result{out.String(), stderr.String(), code}
+}
+
+// runAlone runs a command with more environment in this process, and so in a test that is not parallel. The long form
+// starts a process.
+func runAlone(t testing.TB, args, env []string) (r result) {
+	t.Helper()
+	if scratch.IsLong() {
+		return finish(t, exec.Command(binary, args...), env, "")
+	}
+	alone(t, env, func() { r = runHere(args, "") })
+	return r
+}
+
+// alone does something with more environment. No other test runs meanwhile: a parallel test fails.
+func alone(t testing.TB, env []string, do func()) {
+	t.Helper()
+	t.Setenv("RELAY_TEST_ALONE", "1")
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		before, was := os.LookupEnv(name)
+		os.Setenv(name, value)
+		defer func() {
+			if os.Unsetenv(name); was {
+				os.Setenv(name, before)
+			}
+		}()
+	}
+	do()
+}
+
+// runIn is runAlone in a folder.
+func runIn(t testing.TB, dir string, args ...string) result {
+	t.Helper()
+	if scratch.IsLong() {
+		c := exec.Command(binary, args...)
+		c.Dir = dir
+		return finish(t, c, nil, "")
+	}
+	back, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema() // by its path from here
+	t.Chdir(dir)
+	defer os.Chdir(back)
+	return runHere(args, "")
 }
 
 // schema returns the text of schema.sql.
@@ -273,7 +318,7 @@ var schema = sync.OnceValue(func() string {
 // other commands.
 func inFlags(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	t.Helper()
-	clients := []string{"ack", "ask", "curl", "deliver", "inbox", "reply", "search", "send", "whoami"}
+	clients := []string{"ack", "ask", "curl", "deliver", "inbox", "listen", "mcp", "reply", "search", "send", "sign", "whoami"}
 	if len(args) == 0 || !slices.Contains(clients, args[0]) {
 		return nil, false
 	}
@@ -296,7 +341,9 @@ func flagsFor(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	for name, value := range values {
 		switch name {
 		case "RELAY_URL":
-			flagged = append(flagged, "--url="+value)
+			if args[0] != "sign" { // which speaks to no relay
+				flagged = append(flagged, "--url="+value)
+			}
 		case "RELAY_KEY":
 			flagged = append(flagged, "--key-file="+write(t, value))
 		case "RELAY_SIGNING_SECRET":
@@ -304,16 +351,22 @@ func flagsFor(t testing.TB, args, env []string) (flagged []string, ok bool) {
 		case "RELAY_CA_FILE":
 			flagged = append(flagged, "--ca-file="+value)
 		case "RELAY_RETRY":
-			if slices.Contains([]string{"ask", "reply", "send"}, args[0]) {
+			if slices.Contains([]string{"ask", "mcp", "reply", "send"}, args[0]) {
 				flagged = append(flagged, "--retry="+value)
 			}
-		case "XDG_STATE_HOME": // these commands keep nothing there
+		case "XDG_STATE_HOME":
+			if args[0] == "listen" && !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(stateless, a) }) {
+				return nil, false // it keeps its place there
+			}
 		default:
 			return nil, false
 		}
 	}
 	return append(flagged, args[1:]...), true
 }
+
+// stateless are the flags by which listen keeps no place in the user's folder.
+var stateless = []string{"--ack", "--claim", "--exec", "--state"}
 
 func write(t testing.TB, text string) (file string) {
 	t.Helper()
@@ -331,7 +384,7 @@ func runsHere(args []string) bool {
 		return true
 	}
 	switch args[0] {
-	case "__complete", "asyncapi", "audit", "backup", "check", "client", "compact", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi", "prune",
+	case "__complete", "asyncapi", "audit", "backup", "check", "client", "compact", "completion", "console", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi", "prune",
 		"readyz", "restore", "search", "sign", "stats", "version", "why":
 		return !slices.Contains(args, "tail")
 	}

@@ -160,7 +160,6 @@ type record struct {
 }
 
 func TestSignaturesCanBeRequired(t *testing.T) {
-	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^dev")[0]
 	unsigned := func() request {
@@ -183,7 +182,8 @@ func TestSignaturesCanBeRequired(t *testing.T) {
 		{[]string{"RELAY_REQUIRE_MESSAGE_SIGNATURE=true"}, nil, 401},
 		{[]string{"REQUIRE_MESSAGE_SIGNATURE=1"}, []string{"--require-message-signature=false"}, 200},
 	} {
-		s := startServerIn(t, c.env, db, c.args...)
+		var s *server
+		alone(t, c.env, func() { s = serveHere(t, db, c.args...) })
 		ans, err := unsigned().to(s.url)
 		if err != nil || ans.status != c.status {
 			t.Errorf("%v %v: %v, %d %s; want %d", c.env, c.args, err, ans.status, ans.body, c.status)
@@ -195,7 +195,7 @@ func TestSignaturesCanBeRequired(t *testing.T) {
 		if err := json.Unmarshal(s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200), &who); err != nil || who["signature_required"] != (c.status == 401) {
 			t.Errorf("%v %v: %v, %v", c.env, c.args, err, who)
 		}
-		s.kill()
+		s.end()
 	}
 }
 

@@ -30,7 +30,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
 	wantFiles(t, dir, "relay.db", "relay.db-nonces", "relay.db.admin.sock", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; used nonces stay used
-	s = startProcess(t, db)
+	s = startServer(t, db)
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != old.MessageID {
 		t.Errorf("%+v", h)
 	}
@@ -39,13 +39,13 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	if h := s.history(a, "since_message_id="+late.MessageID); len(h) != 1 || h[0].MessageID != m.MessageID {
 		t.Errorf("after %s: %+v", late.MessageID, h)
 	}
-	s.kill()
+	s.end()
 
 	// The replaced database is whole, with the messages that were still in its log.
 	wantWhole(t, r.Kept)
 	kept := tempDB(t)
 	mustRelay(t, "restore", r.Kept, "--db", kept)
-	if h := startProcess(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
+	if h := startServer(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
 		t.Errorf("%+v", h)
 	}
 }
@@ -64,11 +64,11 @@ func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 	mustRelay(t, "key", "rotate", keys[1].KeyID, "--overlap", "0s", "--db", db)
 	works := func(want ...int) {
 		t.Helper()
-		s := startProcess(t, db)
+		s := startServer(t, db)
 		for i, status := range want {
 			s.ask(keys[i], "GET", "/api/v1/whoami", "").want(t, status)
 		}
-		s.kill()
+		s.end()
 	}
 	works(401, 401, 200, 401)
 

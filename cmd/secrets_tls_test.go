@@ -30,7 +30,7 @@ func TestSecretsInOddPlacesAreNeverRepeated(t *testing.T) {
 func runForOddPlaces(t *testing.T, format string) {
 	ca, db, dir := newAuthority(t), tempDB(t), t.TempDir()
 	a := issue(t, db, "a^secrets", "--signing-secret")[0]
-	s := ca.startTLS(t, dir, db, "--log-format", format, "--trusted-proxy", "127.0.0.0/8", "--auth-failure-limit", "1", "--max-connections", "8")
+	s := ca.startTLSProcess(t, dir, db, "--log-format", format, "--trusted-proxy", "127.0.0.0/8", "--auth-failure-limit", "1", "--max-connections", "8")
 	_, keyFile := dir+"/relay.pem", dir+"/relay.key"
 	private, err := os.ReadFile(keyFile)
 	if err != nil {

@@ -102,12 +102,23 @@ func startServerIn(t testing.TB, env []string, db string, args ...string) *serve
 	if serveInCluster != nil {
 		return serveInCluster(t, env, db, args)
 	}
-	s := launch(t, exec.Command(binary, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, args...)...), env)
+	addr := scratch.Addr(t) // nobody gets it while the relay is away (startServerAt)
+	s := launch(t, exec.Command(binary, append([]string{"serve", "--addr", addr, "--db", db}, args...)...), env)
 	s.db = db
 	s.url = s.await(s.stderr, `url"?[=:]"?(http://[^\s"]+)`)[1]
 	if !isReady(s.url) {
 		t.Fatalf("not ready:\n%s", s.stderr)
 	}
+	return s
+}
+
+// serveHere runs relay serve as a command: by startServer a relay prints nothing on stdout, and has no flags of rings.
+// The long form starts a process.
+func serveHere(t testing.TB, db string, args ...string) *server {
+	t.Helper()
+	s := launchHere(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, args...), nil)
+	s.db = db
+	s.url = s.await(s.stderr, `url"?[=:]"?(https?://[^\s"]+)`)[1]
 	return s
 }
 

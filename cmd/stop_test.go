@@ -109,13 +109,11 @@ func finishesWhatIsUnderWay(t *testing.T) bool {
 	}
 	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock") // the log has been copied back
 
-	s = startProcess(t, db)
+	s = startServer(t, db)
 	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != m.MessageID {
 		t.Errorf("after the restart bob has %+v", h)
 	}
-	if s.signal(os.Interrupt) != 0 {
-		t.Error("no clean exit")
-	}
+	s.end()
 	return true
 }
 
@@ -163,7 +161,7 @@ func acknowledgementsCount(t *testing.T) bool {
 	if got := <-code; got != 0 {
 		t.Errorf("exit %d:\n%s", got, s.stderr)
 	}
-	s = startProcess(t, db)
+	s = startServer(t, db)
 	pending := s.history(bob, "state=pending")
 	if len(pending) > 0 && !late {
 		t.Errorf("%d of %d messages are still pending", len(pending), n)

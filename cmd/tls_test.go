@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -66,7 +65,7 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	t.Parallel()
 	ca, db, dir := newAuthority(t), tempDB(t), t.TempDir()
 	a := issue(t, db, "a^tls")[0]
-	s := ca.startTLS(t, dir, db)
+	s := ca.startTLSProcess(t, dir, db)
 	serves := func() string {
 		t.Helper()
 		conn, err := tls.Dial("tcp", s.host(), ca.trusting())
@@ -184,12 +183,11 @@ func TestCertificatesThatAreWorthAWarning(t *testing.T) {
 		if err := os.Chmod(key, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", cert, "--tls-key", key), nil)
+		s := serveHere(t, db, "--tls-cert", cert, "--tls-key", key)
 		s.await(s.stderr, says)
 		if runtime.GOOS != "windows" {
 			s.await(s.stderr, "other users may read the TLS private key")
 		}
-		s.url = s.await(s.stderr, `url=(https://\S+)`)[1]
 		c := ca.trusting()
 		c.InsecureSkipVerify = true // an expired certificate is served all the same
 		conn, err := tls.Dial("tcp", s.host(), c)
@@ -197,7 +195,7 @@ func TestCertificatesThatAreWorthAWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		s.kill()
+		s.end()
 	}
 }
 
@@ -224,14 +222,13 @@ func TestAnOpenAddressIsAWarning(t *testing.T) {
 		if runtime.GOOS != "linux" && strings.Contains(row.args, "127.9") {
 			continue // this system has only one loopback address
 		}
-		s := launch(t, exec.Command(binary, append([]string{"serve", "--db", tempDB(t)}, strings.Fields(row.args)...)...), nil)
-		s.await(s.stderr, "msg=serving")
+		s := serveHere(t, tempDB(t), strings.Fields(row.args)...)
 		if got := strings.Contains(s.stderr.String(), warning); got != row.warns {
 			t.Errorf("%s: warned: %v\n%s", row.args, got, s.stderr)
 		} else if got && !strings.Contains(s.stderr.String(), "--tls-cert") {
 			t.Errorf("%s: it does not say what to do", row.args)
 		}
-		s.kill()
+		s.end()
 	}
 }
 
@@ -252,11 +249,11 @@ func TestOpenFoldersAndFilesAreAWarning(t *testing.T) {
 		if err := os.Chmod(filepath.Dir(db), row.folder); err != nil {
 			t.Fatal(err)
 		}
-		s := startProcess(t, db)
+		s := startServer(t, db)
 		if text := s.stderr.String(); row.says == "" && strings.Contains(text, "WARN") || !strings.Contains(text, row.says) {
 			t.Errorf("folder %v, file %v:\n%s", row.folder, row.file, text)
 		}
-		s.kill()
+		s.end()
 	}
 }
 

@@ -150,7 +150,7 @@ func wantSuggestion(t *testing.T, args, says string) {
 // messages, or end a rotated key at once.
 func TestAnEmptyLengthOfTimeIsNotZero(t *testing.T) {
 	for variable, command := range map[string]string{"RELAY_KEEP_EXPIRED": "serve", "RELAY_RETENTION": "serve", "RELAY_OVERLAP": "key rotate key_7h2k9d0m4qx1w8zt", "RELAY_EXPIRES": "key create a^b"} {
-		run(t, append(strings.Fields(command), "--db", tempDB(t)), []string{variable + "="}, "").wantCode(t, 2, `"" is not a length of time`)
+		runAlone(t, append(strings.Fields(command), "--db", tempDB(t)), []string{variable + "="}).wantCode(t, 2, `"" is not a length of time`)
 	}
 }
 
@@ -166,21 +166,20 @@ func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
 }
 
 func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
-	t.Parallel()
 	db := tempDB(t)
 	s := startServerIn(t, []string{"RELAY_ADDR=127.0.0.1:1", "RELAY_DB=/nowhere/relay.db", "RELAY_LOG_FORMAT=json", "RELAY_MAX_BODY=100"}, db)
 	if !strings.HasPrefix(s.stderr.String(), "{") {
 		t.Errorf("RELAY_LOG_FORMAT=json: %s", s.stderr)
 	}
-	a := agents(t, run(t, []string{"key", "create", "a^env"}, []string{"RELAY_DB=" + db, "RELAY_JSON=true"}, "").wantCode(t, 0).out)[0]
+	a := agents(t, runAlone(t, []string{"key", "create", "a^env"}, []string{"RELAY_DB=" + db, "RELAY_JSON=true"}).wantCode(t, 0).out)[0]
 	s.ask(a, "POST", "/api/v1/messages", `{"to":"a^env","payload":{"text":"`+strings.Repeat("x", 100)+`"}}`).wantProblem(t, 413, "payload_too_large")
 
 	// The flag is stronger than the environment.
 	for _, f := range []struct{ env, flag string }{{"RELAY_DB=/nowhere/relay.db", db}, {"RELAY_DB=" + db, db}} {
-		run(t, []string{"key", "list", "--db", f.flag}, []string{f.env}, "").wantCode(t, 0)
+		runAlone(t, []string{"key", "list", "--db", f.flag}, []string{f.env}).wantCode(t, 0)
 	}
-	run(t, []string{"key", "list", "--db", "/nowhere/relay.db"}, []string{"RELAY_DB=" + db}, "").wantCode(t, 1, filepath.FromSlash("/nowhere/relay.db"))
-	r := run(t, []string{"version", "--json=false"}, []string{"RELAY_JSON=true"}, "").wantCode(t, 0)
+	runAlone(t, []string{"key", "list", "--db", "/nowhere/relay.db"}, []string{"RELAY_DB=" + db}).wantCode(t, 1, filepath.FromSlash("/nowhere/relay.db"))
+	r := runAlone(t, []string{"version", "--json=false"}, []string{"RELAY_JSON=true"}).wantCode(t, 0)
 	if !strings.HasPrefix(r.out, "relay ") {
 		t.Errorf("%s", r.out)
 	}
@@ -197,7 +196,7 @@ func TestABadValueInTheEnvironmentIsNamed(t *testing.T) {
 		if c.command == "serve" {
 			args = append(args, "--db", db)
 		}
-		r := run(t, args, []string{c.name + "=" + c.value}, "").wantCode(t, 2, c.name, c.value, "Try: relay "+c.command+" --help")
+		r := runAlone(t, args, []string{c.name + "=" + c.value}).wantCode(t, 2, c.name, c.value, "Try: relay "+c.command+" --help")
 		if r.out != "" {
 			t.Errorf("%s=%s: it printed %q", c.name, c.value, r.out)
 		}
@@ -276,9 +275,9 @@ func TestATakenAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := tempDB(t)
-	runRelay(t, "serve", "--db", db, "--addr", s.host()).
+	runRefused(t, []string{"serve", "--db", db, "--addr", s.host()}, nil).
 		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d takes another port", s.host(), (n+1)%(1<<16)))
 	// TEST-NET-3 (RFC 5737) belongs to no machine.
-	runRelay(t, "serve", "--db", db, "--addr", "203.0.113.1:8080").wantCode(t, 1, "cannot listen on --addr 203.0.113.1:8080")
+	runRefused(t, []string{"serve", "--db", db, "--addr", "203.0.113.1:8080"}, nil).wantCode(t, 1, "cannot listen on --addr 203.0.113.1:8080")
 	wantFiles(t, filepath.Dir(db))
 }

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Page is one page of the documentation.
@@ -126,7 +127,9 @@ var (
 
 // Pages returns all pages in the order of their list. Comments in the files are
 // for the maintainers, and left out.
-func Pages() (pages []Page) {
+func Pages() []Page { return slices.Clone(pages()) }
+
+var pages = sync.OnceValue(func() (pages []Page) {
 	for _, r := range rings {
 		for _, p := range r.Pages {
 			text, err := r.Files.ReadFile(p.Name + ".md")
@@ -142,7 +145,7 @@ func Pages() (pages []Page) {
 	}
 	slices.SortStableFunc(pages, func(a, b Page) int { return a.Place - b.Place })
 	return pages
-}
+})
 
 // A code is an error code, as the page "errors" explains it.
 type code struct {
