@@ -103,7 +103,7 @@ func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 	if err := os.WriteFile(db, []byte(strings.Repeat("damage\n", 10_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runRelay(t, "restore", backup, "--db", db, "--force", "--revoke-newer").wantCode(t, 1, "cannot be read", "nothing was changed")
+	runRelay(t, "restore", backup, "--db", db, "--force", "--revoke-newer").wantCode(t, 1, "cannot read the keys", "nothing was changed")
 	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 0, "Keys that were revoked since the backup work again")
 }
 
