@@ -246,6 +246,26 @@ func TestTheTablesOfCONTRIBUTING(t *testing.T) {
 	}
 }
 
+// CONTRIBUTING.md names the packages of the core that have a long form.
+func TestTheLongFormIsWhereCONTRIBUTINGSays(t *testing.T) {
+	var want []string
+	eachFile(t, ".", "_test.go", func(file string) {
+		dir := path.Dir(file)
+		if ringOf(rings(t), dir) == "" && regexp.MustCompile(`scratch\.(Long|Amount)\(`).MatchString(read(t, file)) {
+			want = append(want, strings.Replace("./"+dir, "./.", ".", 1))
+		}
+	})
+	row := regexp.MustCompile("\n\\| `go test (.*) -long ").FindStringSubmatch(read(t, "CONTRIBUTING.md"))
+	if row == nil {
+		t.Fatal("there is no row of the long form")
+	}
+	got := slices.DeleteFunc(strings.Fields(row[1]), func(dir string) bool { return isTakenOff(t, path.Clean(dir)) })
+	slices.Sort(want)
+	if want = slices.Compact(want); !slices.Equal(got, want) {
+		t.Errorf("a long form have %v, and the row has %v", want, got)
+	}
+}
+
 // within reports whether a path is one of a list, or below one.
 func within(imported, list string) bool {
 	for p := range strings.FieldsSeq(list) {
