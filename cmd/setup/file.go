@@ -22,11 +22,21 @@ type config struct {
 func (c *config) exists() bool { return c.mode != 0 }
 
 // readConfig reads a file that may be missing, and checks that it may be replaced: it is a
-// file of this user, who may write it.
-func readConfig(path string) (*config, error) {
-	real, err := resolve(path)
+// file of this user, who may write it. A project's file must lie in the project: somebody
+// else may have made the link that leads out of it.
+func readConfig(t Target) (*config, error) {
+	real, err := resolve(t.Path)
 	if err != nil {
 		return nil, err
+	}
+	if t.Project != "" {
+		folder, err := resolve(t.Project)
+		if err != nil {
+			return nil, err
+		}
+		if inside, err := filepath.Rel(folder, real); err != nil || !filepath.IsLocal(inside) {
+			return nil, fmt.Errorf("%s leads out of the project, to %s: remove the link, or set up without --project", t.Path, real)
+		}
 	}
 	info, err := os.Stat(real)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,20 +67,18 @@ func resolve(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		return real, nil
+	for there := path; ; there = filepath.Dir(there) {
+		real, err := filepath.EvalSymlinks(there)
+		if err == nil {
+			return filepath.Join(real, path[len(there):]), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || there == filepath.Dir(there) {
+			return "", err
+		}
+		if info, e := os.Lstat(there); e == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return "", fmt.Errorf("%s is a symbolic link that leads nowhere", there)
+		}
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if info, e := os.Lstat(path); e == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return "", fmt.Errorf("%s is a symbolic link that leads nowhere", path)
-	}
-	if dir, e := filepath.EvalSymlinks(filepath.Dir(path)); e == nil {
-		return filepath.Join(dir, filepath.Base(path)), nil
-	}
-	return path, nil
 }
 
 // ownFolder refuses to make a file in the folder of another user, where root could: that

@@ -18,7 +18,7 @@ type Target struct {
 	Path    string
 	Format  Format
 	Entries []Entry
-	Private bool // a new file is for its owner only
+	Project string // the folder in which the file must lie, also if it is a link; "": it is the user's, and private
 }
 
 // Secret is a file of ours that entries name, readable by its owner only.
@@ -129,7 +129,7 @@ func named(path string, err error) error {
 }
 
 func (b Book) plan(t Target, secrets []Secret) (*Change, error) {
-	was, err := readConfig(t.Path)
+	was, err := readConfig(t)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (b Book) PlanUndo(targets []Target) (all []*Change, err error) {
 }
 
 func (b Book) planUndo(t Target) (*Change, error) {
-	was, err := readConfig(t.Path)
+	was, err := readConfig(t)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func (b Book) save(c *Change) error {
 	mode, folder := c.was.mode, fs.FileMode(0o755)
 	if mode == 0 {
 		mode = 0o644
-		if c.target.Private {
+		if c.target.Project == "" {
 			mode, folder = 0o600, 0o700
 		}
 		made, err := makeFolders(c.was.path, folder)

@@ -43,16 +43,15 @@ func (h Home) Targets(program string, s Server) []Target {
 		args = append(args, a)
 	}
 	value := Object{{"type", "stdio"}, {"command", s.Command}, {"args", args}, {"env", Object(s.Env)}}
-	private := h.Project == ""
 	mcp := func(path string, f Format, under string) Target {
-		return Target{path, f, []Entry{{Path: []string{under}, Key: s.Name, Value: value, Ours: isServer}}, private}
+		return Target{path, f, []Entry{{Path: []string{under}, Key: s.Name, Value: value, Ours: isServer}}, h.Project}
 	}
 	switch program {
 	case "claude-code":
 		hook := Object{{"type", "command"}, {"command", s.Hook}, {"asyncRewake", true}, {"timeout", hookSeconds}}
 		stop := Entry{Path: []string{"hooks", "Stop"}, Group: "hooks", Value: hook, Ours: isHook}
 		servers, settings := h.claudeCode()
-		return []Target{mcp(servers, JSON, "mcpServers"), {settings, JSON, []Entry{stop}, private}}
+		return []Target{mcp(servers, JSON, "mcpServers"), {settings, JSON, []Entry{stop}, h.Project}}
 	case "codex":
 		value = value[1:] // it tells a program from a URL by the key
 		return []Target{mcp(h.within("CODEX_HOME", ".codex", "config.toml"), TOML, "mcp_servers")}
@@ -157,7 +156,7 @@ type Found struct {
 func (h Home) Look(program, name string) (all []Found) {
 	for _, t := range h.Targets(program, Server{Name: name}) {
 		f := Found{Path: t.Path}
-		was, err := readConfig(t.Path)
+		was, err := readConfig(t)
 		if err != nil {
 			f.Problem = err
 		} else if err := look(t, was.text, &f); err != nil {

@@ -160,3 +160,41 @@ func TestLinksStayAndOthersFilesAreLeftAlone(t *testing.T) {
 	}
 	refused("belongs to another user")
 }
+
+// What a project's links name outside of the project is left alone: somebody else may have made them.
+func TestAProjectsLinksLeadNowhereElse(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a right there")
+	}
+	p := newPlace(t)
+	real := filepath.Join(p.home.Dir, "project")
+	elsewhere := p.write(filepath.Join(p.home.Dir, "elsewhere", "mcp.json"), "{}\n")
+	p.write(filepath.Join(real, "kept.json"), "{}\n")
+	p.home.Project = filepath.Join(p.home.Dir, "link-to-project")
+	links := map[string]string{p.home.Project: real,
+		filepath.Join(real, ".mcp.json"): elsewhere, filepath.Join(real, ".cursor"): filepath.Dir(elsewhere)}
+	for link, to := range links {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, program := range []string{"claude-code", "cursor"} {
+		tree := p.tree()
+		if _, err := p.book.Plan(p.home.Targets(program, testServer), nil); err == nil || !strings.Contains(err.Error(), "leads out of the project") {
+			t.Errorf("%s: %v", program, err)
+		}
+		if !reflect.DeepEqual(p.tree(), tree) {
+			t.Errorf("%s: something was changed", program)
+		}
+	}
+	if err := os.Remove(filepath.Join(real, ".mcp.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("kept.json", filepath.Join(real, ".mcp.json")); err != nil {
+		t.Fatal(err)
+	}
+	p.mustSetUp("claude-code", testServer) // by a link to the project, and by one within it
+	if text := p.read(filepath.Join(real, "kept.json")); !strings.Contains(text, "mcp") {
+		t.Error(text)
+	}
+}
