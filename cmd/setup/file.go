@@ -35,7 +35,8 @@ func readConfig(t Target) (*config, error) {
 			return nil, err
 		}
 		if inside, err := filepath.Rel(folder, real); err != nil || !filepath.IsLocal(inside) {
-			return nil, fmt.Errorf("%s leads out of the project, to %s: remove the link, or set up without --project", t.Path, real)
+			return nil, fmt.Errorf("%s leads out of the project, to %s: remove the link, or leave --project out",
+				t.Path, real)
 		}
 	}
 	info, err := os.Stat(real)

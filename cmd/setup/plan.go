@@ -18,7 +18,7 @@ type Target struct {
 	Path    string
 	Format  Format
 	Entries []Entry
-	Project string // the folder in which the file must lie, also if it is a link; "": it is the user's, and private
+	Project string // the folder in which the file must lie; "": the file is the user's, and private
 }
 
 // Secret is a file of ours that entries name, readable by its owner only.
