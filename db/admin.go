@@ -13,9 +13,9 @@ import (
 	"relay/db/relay"
 )
 
-// A file is written by the process that has its lock, and by no other one of ours. So while a
-// server runs, a command such as relay key create hands its writes to the server (package
-// admin), and has it remove messages and give space back. served.go is the command's side.
+// Only the process that has the lock of a file writes to it. So while a server runs, a
+// command such as relay key create hands its writes to the server (package admin), and has it
+// remove messages and free space. served.go is the command's side.
 
 // listen opens the socket for commands. A node of a log cannot run without it, since the node
 // makes all other changes of its file.
@@ -33,7 +33,7 @@ func (d *DB) listen() (err error) {
 	return err
 }
 
-// serveAdmin takes the requests of commands from now on.
+// serveAdmin starts taking the requests of commands.
 func (d *DB) serveAdmin() {
 	if d.admin == nil {
 		return
@@ -43,8 +43,8 @@ func (d *DB) serveAdmin() {
 	}})
 }
 
-// applyForAdmin makes the write of a form. Once its outcome is known, and all nodes have it
-// where they must (AwaitNodes), it calls done.
+// applyForAdmin makes the write of a form. Once its outcome is known, and all nodes have
+// applied a change of keys (AwaitNodes), it calls done.
 func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	write, err := relay.ReadWrite(form)
 	if err != nil {
@@ -71,13 +71,13 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 // StatusQuestion asks a server for the status of its Options.Gate (admin.Client.Ask).
 const StatusQuestion = `{"Status":true}`
 
-// An errand is the question of a command, in JSON: one of these.
+// An errand is the question of a command, in JSON. One field is set.
 type errand struct {
-	Status bool // that of Options.Gate
+	Status bool // of Options.Gate
 	retention.Errand
 }
 
-// PruneResult says what a Prune has removed.
+// PruneResult counts what a Prune has removed.
 type PruneResult struct {
 	Messages int64 `json:"messages"`
 	Bytes    int64 `json:"payload_bytes"` // of the removed payloads
@@ -102,7 +102,7 @@ func (d *DB) answerAdmin(ctx context.Context, question []byte, say func(json.Raw
 			say(text)
 		}
 	})
-	if errors.Is(failed, context.Canceled) { // the command, too, knows that if it was its own end
+	if errors.Is(failed, context.Canceled) { // the command knows that if it ended itself
 		failed = readers.ErrShuttingDown()
 	}
 	text, err := json.Marshal(so)

@@ -1,28 +1,29 @@
-// Package db is the door to the relay's store. It opens the SQLite file and embeds the rooms, so that
-// their methods are methods of DB. Messages, keys and the writes themselves are in package relay.
+// Package db opens the relay's store. It opens the SQLite file and embeds the rooms, so that their
+// methods are methods of DB. Messages, keys and the writes themselves are in package relay.
 //
 // # Writing
 //
-// A write is a value of package relay, such as SendMessage, with its time and all else that it
-// depends on. One goroutine, the writer (package engine), takes all jobs that were queued during the
-// last commit, applies them in one transaction, commits once (one fsync), and then calls back every
-// waiting caller. So when DB.Send returns without an error, the message survives a power cut, and
-// concurrent senders share an fsync. A refused write changes nothing and does not affect the other
-// jobs of its transaction.
+// A write is a value of package relay, such as SendMessage, that holds everything it depends on,
+// including its time. One goroutine, the writer (package engine), takes all jobs that were queued
+// during the last commit, applies them in one transaction, commits once (one fsync), and then calls
+// back every waiting caller. So when DB.Send returns without an error, the message survives a power
+// cut, and concurrent senders share an fsync. A refused write changes nothing and does not affect the
+// other jobs of its transaction.
 //
 // A job is a write or a local write. The same writes in the same order make the same store. A local
 // write stores rows that are local to this process, such as the answer to a search, and has no place
 // in that order.
 //
-// A room is what the store has for one noun: its rows, its caches, its kinds of writes, its own work,
-// such as the expiry of messages. The writer knows rooms by their hooks alone (engine.Room).
+// A room holds everything that the store has for one noun: its rows, its caches, its kinds of writes,
+// and its background tasks, such as the expiry of messages. The writer knows rooms by their hooks
+// alone (engine.Room).
 //
 // # Reading
 //
 // Query-only connections, the readers, see the last commit and never block the writer. A method that
 // reads copies its rows and closes the cursor before it returns. Mechas take turns in three lanes
-// (package readers): keys, points, and scans, which look through many rows, a piece at a time. If
-// too many reads of one Mecha wait, its next one gets RateLimited.
+// (package readers): keys, points, and scans, which read many rows, a piece at a time. If too many
+// reads of one Mecha wait, its next one gets RateLimited.
 //
 // # Listening
 //
@@ -65,26 +66,27 @@ type Options struct {
 	Schema string // the text of schema.sql
 	// Create makes the file if it is missing; else a missing file is an error.
 	Create bool
-	// Serve takes requests of commands, and restores the nonces that could still be replayed. A
-	// server updates the mailbox tables late (package mailbox), and only a server expires messages.
+	// Serve makes this process the server of the file: it takes requests of commands, and restores
+	// the nonces that could still be replayed. A server writes the mailbox tables behind (package
+	// mailbox), and only a server expires messages.
 	Serve bool
 
-	MaxPending int // pending messages of one recipient; 0: no limit
-	// ConversationLimit is how many messages a conversation may hold whose founder has set no
-	// limit; 0: any number.
+	MaxPending int // pending messages of one recipient; 0 means no limit
+	// ConversationLimit is the message limit of conversations whose founder has set none; 0
+	// means no limit.
 	ConversationLimit int
-	// MaxAttempts is how many attempts workers make at a message before the relay gives it
-	// up, unless the recipient's profile says otherwise; 0: any number.
+	// MaxAttempts is the number of attempts of workers at a message before the relay gives
+	// it up, unless the recipient's profile says otherwise; 0 means no limit.
 	MaxAttempts int
-	// MaxBroadcast is to how many Mechas a message to a crew may go; 0: such messages are
-	// refused.
+	// MaxBroadcast is the maximum number of recipients of a message to a crew; 0 disables
+	// such messages.
 	MaxBroadcast int
-	// Lessons makes the room of what is learned (PROTOCOL §5, Learning); nil: that which the program
-	// has registered, which learns nothing new.
+	// Lessons makes the room of what is learned (PROTOCOL §5, Learning); nil means the room that the
+	// program has registered.
 	Lessons lessons.Make
 
-	MaxNonces   int64         // remembered nonces; 0: no limit
-	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
+	MaxNonces   int64         // remembered nonces; 0 means no limit
+	MinFreeDisk int64         // bytes of free space below which sends are refused; 0 means no limit
 	ClockSkew   time.Duration // how far the timestamp of a request may be off
 	Retention   time.Duration // age at which a server removes messages; 0: never
 	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
@@ -99,8 +101,8 @@ type Options struct {
 	// Gate is what this node knows of the other nodes of the log; nil if it is the only node.
 	Gate engine.Gate
 
-	// By is who administers the store by this process; its acts are noted in the audit
-	// log. The zero Actor: nothing is noted.
+	// By is the operator who administers the store by this process. Its acts are noted in
+	// the audit log, unless By is the zero Actor.
 	By relay.Actor
 
 	Now    func() time.Time // default: time.Now
@@ -109,7 +111,7 @@ type Options struct {
 	// not survive (a failed fsync, a damaged file). Every later write fails.
 	Fatal func(error)
 
-	passed func() time.Duration // set in tests: the time that has passed, for which Now is not used
+	passed func() time.Duration // set in tests: the running time, which Now does not show
 }
 
 // DB is an open store. All its methods are safe for concurrent use.
@@ -118,8 +120,8 @@ type DB struct {
 	w    *engine.Store
 	nouns
 	lock   *file.Locked  // nil: another process may write
-	server *handover     // to the server of the file, for a command; nil: this process writes
-	admin  *admin.Server // takes what commands want; nil: none can come
+	server *handover     // for a command, forwards writes to the server of the file; nil if this process writes
+	admin  *admin.Server // takes the requests of commands; nil without a socket
 
 	shutdown sync.Once
 	closed   error // the error of the shutdown
@@ -164,7 +166,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	case err != nil:
 	case info.IsDir():
 		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.w.Path)
-	case !info.Mode().IsRegular(): // to open a pipe would wait for its other end
+	case !info.Mode().IsRegular(): // opening a pipe would wait for its other end
 		return fmt.Errorf("%s is not a file", d.w.Path)
 	}
 	if d.opts.Create {
@@ -211,8 +213,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	return d.run(prepare)
 }
 
-// take locks the file. Only for a command, another process may have it: the server, if it
-// answers.
+// take locks the file. For a command, the server may have the lock, if it answers.
 func (d *DB) take() (err error) {
 	held, server, err := admin.Take(d.w.Path, d.w.Opts.Serve)
 	if d.lock = held; server != nil {
@@ -288,9 +289,8 @@ func (d *DB) startHelpers() error {
 	return nil
 }
 
-// Close applies the queued writes, then closes the file. Later writes are refused
-// with ShuttingDown. Every call waits for the end and returns the same error. Safe for
-// concurrent use.
+// Close applies the queued writes, then closes the file. Later writes are refused with
+// ShuttingDown. Every call waits for the end and returns the same error.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
 		if d.w.Log != nil {
@@ -306,7 +306,7 @@ func (d *DB) Close() error {
 	return d.closed
 }
 
-// release closes what open has opened so far. It is called once.
+// release closes everything that open has opened so far. It is called once.
 func (d *DB) release() error {
 	if d.w.Failed() != nil {
 		// The last connection to close copies the log, syncs and removes it. After a
@@ -330,11 +330,11 @@ func (d *DB) release() error {
 }
 
 // WithoutLocks runs f while no store of this process has its file locked against other
-// processes: no write transaction and no copying of the log is under way, and none
-// begins before f returns. f must not use a store. Safe for concurrent use.
+// processes: no write transaction and no copying of the log is running, and none begins
+// before f returns. f must not use a store.
 func WithoutLocks(f func()) { sqlite.WithoutLocks(f) }
 
-// Path is the absolute path of the file.
+// Path returns the absolute path of the file.
 func (d *DB) Path() string { return d.w.Path }
 
 // OnCommit registers f, which is called after every commit that brought messages or
@@ -351,11 +351,11 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 // than once for one change. It must not block. Register before the store is used.
 func (d *DB) OnKeys(f func()) { d.w.Listeners.Add(engine.KeysChanged, f) }
 
-// OnEntries registers f, which is called when a Mecha, a profile or what discovery has
-// learned may have changed, here or in another process. It follows the rules of OnKeys.
+// OnEntries registers f, which is called when a Mecha, a profile or learned words may
+// have changed, here or in another process. It follows the rules of OnKeys.
 func (d *DB) OnEntries(f func()) { d.w.Listeners.Add(engine.EntriesChanged|engine.LearnedChanged, f) }
 
-// Lessons is the room of what is learned, for the ring that has brought it.
+// Lessons returns the room of learned words, for the ring that has brought it.
 func (d *DB) Lessons() lessons.Lessons { return d.lessons }
 
 // Failed returns the fault after which the store takes no writes, or nil.

@@ -14,7 +14,7 @@ import (
 	"relay/db/internal/sending"
 )
 
-// nouns has the rooms by their names, for each other.
+// nouns holds the rooms by name, so that rooms can use each other.
 type nouns struct {
 	*dictionary.Dictionary
 	*mailbox.Mailbox

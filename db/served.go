@@ -24,7 +24,7 @@ type handover struct {
 	follows bool // a log
 
 	mu   sync.Mutex
-	next *DB // has the file once the server is gone; nil: it is not, as far as is known
+	next *DB // has the file once the server is gone; nil while it is not known to be gone
 }
 
 func (h *handover) take(j engine.Job) {
@@ -94,7 +94,6 @@ func (h *handover) successor() (_ *DB, err error) {
 	return h.next, err
 }
 
-// close closes what is open.
 func (h *handover) close() {
 	h.Close()
 	h.mu.Lock()
@@ -105,10 +104,10 @@ func (h *handover) close() {
 }
 
 // Prune removes the messages of the file at path that were accepted before a time: by its server,
-// which has caches, sockets and counts that must know; or, if nobody serves the file, by serving it
-// meanwhile. schema is the text of schema.sql. say is told a few times a second what was removed.
-// If ctx ends, Prune stops the removal and returns what was removed until then, with the error of
-// ctx. Errors name the path.
+// whose caches, sockets and counts depend on them; or, if nobody serves the file, by serving it
+// meanwhile. schema is the text of schema.sql. It calls say with the result so far, a few times a
+// second. If ctx ends, Prune stops the removal and returns what was removed until then, with the
+// error of ctx. Errors name the path.
 func Prune(ctx context.Context, path, schema string, before time.Time, say func(PruneResult)) (PruneResult, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -119,9 +118,9 @@ func Prune(ctx context.Context, path, schema string, before time.Time, say func(
 	return pruned(so), err
 }
 
-// GiveBack returns so many bytes of unused pages of the file at path back to the file system, a few at a
+// GiveBack returns a number of bytes of unused pages of the file at path to the file system, a few at a
 // time: by its server, or, if nobody serves the file, by serving it meanwhile. schema is the text of
-// schema.sql. say is told now and then how many bytes are given.
+// schema.sql. It calls say now and then with the bytes that have been freed.
 func GiveBack(ctx context.Context, path, schema string, unused int64, say func(given int64)) error {
 	_, err := carryOut(ctx, path, schema, retention.Errand{Unused: unused}, func(so retention.SoFar) { say(so.Given) })
 	return err

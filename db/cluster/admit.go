@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// A node that starts has no part of the log until the others have taken it. Until then it
-// speaks with them by a server of NATS that does not know of the log: so it neither votes nor
-// counts for a majority. It asks what they know of its folder:
+// A starting node does not vote until the others have admitted it. Until then it talks to them by
+// a NATS server without the log, so it neither votes nor counts for a majority. It asks what they
+// know of its folder:
 //
 //   - Have they known another folder under its name? Then it has lost its disk.
-//   - Have they heard of an age and a life that it did not have? Then its disk was rolled back to
-//     an older state.
+//   - Have they heard of an age and an incarnation that it did not have? Then its disk was rolled
+//     back to an older state.
 //
-// Either is refused. Answers of a majority are enough, the node itself counted, and it waits a
-// little for the rest: more cannot be asked for, because two of three must be able to start
-// alone. Nodes that start at the same time answer each other, since an answer takes no log.
-// Then a life of the folder begins, and the node has no part of the log before a majority has that
-// on disk. So a state of before this start is refused wherever one of them is heard.
+// Either is refused. The answers of a majority are enough, the node itself counted, and it waits a
+// little for the rest: it cannot require more, because two of three must be able to start alone.
+// Nodes that start at the same time answer each other, since an answer needs no log. Then an
+// incarnation of the folder begins, and the node does not vote before a majority has that on disk.
+// So an older state of the folder is refused wherever one of these nodes is heard.
 
-// admitTimeout is how long a node that has the answers of a majority waits for those of the others.
+// admitTimeout is how long a node that has the answers of a majority waits for the others.
 const admitTimeout = 2 * time.Second
 
 var (
@@ -38,12 +38,12 @@ var (
 		"cluster)")
 )
 
-// farewell is how long a node still speaks that finds out that its disk was rolled back: so the
-// node that knows about the rollback learns that this one takes part in the log.
+// farewell is how long a node keeps talking after it learns that its disk was rolled back, so
+// that the node that knows about the rollback learns that this one votes.
 const farewell = time.Second
 
-// rolledBack has this node stop, since another node knows that its disk was rolled back. It was taken
-// while that one was away.
+// rolledBack stops this node, since another node knows that its disk was rolled back. It was admitted
+// while that node was away.
 func (n *Node) rolledBack(by string) {
 	err := fmt.Errorf("%w (%s, as %s remembers)", errRolledBack, n.c.Node, by)
 	n.all.Go(func() {
@@ -53,8 +53,8 @@ func (n *Node) rolledBack(by string) {
 	})
 }
 
-// taken has this node stop for good, since a node takes part in the log whose disk was rolled
-// back. The caller has the lock of the beats.
+// taken stops this node for good, since a node votes whose disk was rolled back. The caller
+// must hold the lock of the heartbeats.
 func (n *Node) taken(why error) {
 	if n.heartbeats.taken != nil {
 		return
@@ -68,7 +68,7 @@ func (n *Node) taken(why error) {
 	})
 }
 
-// enter has the node come among the others. It closes decided.
+// enter has the node admitted to the cluster. It closes decided.
 func (n *Node) enter(ctx context.Context, s *natsServer) {
 	defer close(n.decided)
 	if n.refusal = n.admit(ctx, s); n.refusal == nil {
@@ -76,7 +76,7 @@ func (n *Node) enter(ctx context.Context, s *natsServer) {
 	}
 }
 
-// admit asks the others by a server without a log, which it closes.
+// admit asks the others by a server without the log, which it closes.
 func (n *Node) admit(ctx context.Context, s *natsServer) error {
 	defer s.close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -91,7 +91,7 @@ func (n *Node) admit(ctx context.Context, s *natsServer) error {
 	return err
 }
 
-// ask returns nil once the node may take part in the log.
+// ask returns nil once the node may vote.
 func (n *Node) ask(ctx context.Context) error {
 	enough := time.Duration(-1) // since when a majority has answered
 	err := n.await(ctx, func() (bool, error) {
@@ -121,7 +121,7 @@ func (n *Node) ask(ctx context.Context) error {
 	})
 }
 
-// answers counts the members whose answers are heard, this one counted. all tells that none is
+// answers counts the members whose answers are heard, this one counted. all says that none is
 // missing. Error: one of them says that this node must not come back.
 func (n *Node) answers() (count int, all bool, err error) {
 	s, id, isNew := n.heartbeats, n.id.get(), n.id.isNew()
@@ -147,7 +147,7 @@ func (n *Node) answers() (count int, all bool, err error) {
 	return count, count == len(s.peers)+1, nil
 }
 
-// noted counts the members that have noted the life of this node's folder, this one counted.
+// noted counts the members that have noted the incarnation of this node's folder, this one counted.
 func (n *Node) noted() int {
 	s, id := n.heartbeats, n.id.get()
 	s.mu.Lock()
@@ -161,7 +161,7 @@ func (n *Node) noted() int {
 	return count
 }
 
-// suffices reports whether so many members are a majority. If not, it says after a while that the
+// suffices reports whether so many members are a majority. If not, it logs after a while that the
 // node waits.
 func (n *Node) suffices(count int) bool {
 	n.heartbeats.mu.Lock()
@@ -172,8 +172,8 @@ func (n *Node) suffices(count int) bool {
 	return count >= n.heartbeats.quorum
 }
 
-// await waits until condition is true or fails, which it looks at after each beat of another
-// node and at least as often as a node sends them.
+// await waits until condition is true or fails. It checks after each heartbeat of another
+// node, and at least as often as a node sends them.
 func (n *Node) await(ctx context.Context, condition func() (bool, error)) error {
 	for {
 		n.heartbeats.mu.Lock()
@@ -238,7 +238,7 @@ const (
 	growSeldom = 10 * time.Second
 )
 
-// grow makes the folder older from time to time.
+// grow increases the age of the folder from time to time.
 func (n *Node) grow() {
 	last, known, failed := n.elapsed(), uint64(0), false
 	for pause(n.ctx, growEvery) {

@@ -13,12 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// appendWait is how long one call of Append waits for the log. The store calls again: soon,
+// appendWait is how long one call of Append waits for the log. The store calls again soon,
 // because the leader may have gone in the meantime.
 const appendWait = 2 * time.Second
 
-// Append implements db.Log. It returns nil once a majority of the copies of the stream have
-// synced the envelope.
+// Append implements replication.Log. It returns nil once a majority of the copies of the
+// stream have synced the envelope.
 func (n *Node) Append(ctx context.Context, id string, envelope []byte) error {
 	if err := n.ready(ctx); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (n *Node) Append(ctx context.Context, id string, envelope []byte) error {
 	return nil
 }
 
-// know notes that the log has an entry of a number. If Follow has not delivered it, it looks
-// for it.
+// know notes that the log has the entry of a number. If Follow has not delivered it, Follow
+// looks for it.
 func (n *Node) know(number uint64) {
 	for {
 		known := n.known.Load()

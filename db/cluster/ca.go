@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Certificates have no end that matters: the authority goes with its file, and a clock that is
-// wrong must not keep a node out.
+// Certificates practically never expire: the authority goes with its file, and a wrong clock
+// must not keep a node out.
 var (
 	certFrom  = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	certUntil = time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -1,22 +1,22 @@
 //go:build cluster
 
-// Package cluster is a log that several machines share (db.Log): an embedded NATS server on
-// each, and one JetStream stream with three copies. Only this package knows NATS. Programs
+// Package cluster is a log that several machines share (replication.Log): an embedded NATS server
+// on each, and one JetStream stream with three copies. Only this package knows NATS. Programs
 // have it with the build tag cluster.
 //
 // # The log
 //
 // An entry is a message of the stream. Append returns once the stream's leader has it from a
-// majority of the copies, each of which syncs its file at each write. So every acknowledged write
-// is on two disks. The leader then publishes the entry again, on a subject that all nodes hear
-// (Follow). A node reads entries that it does not hear from its own copy of the stream. No
-// consumer of JetStream is used: it would live on one machine, and be silent when that is.
+// majority of the copies, each of which syncs every write. So every acknowledged write is on two
+// disks. The leader then publishes the entry again, on a subject that all nodes hear (Follow). A
+// node reads entries that it does not hear from its own copy of the stream. It uses no consumer
+// of JetStream, because a consumer would live on one machine and fail with it.
 //
 // # Heartbeats and the lease
 //
-// Each node tells the others four times a second how far its store has come (heartbeat.go).
-// From that a node knows that it is not cut off (Fresh, lease.go), who makes the store's own
-// writes (KeepsLog), and that the stores have decided alike.
+// Each node tells the others four times a second how far its store has come (heartbeat.go). From
+// that a node knows that it is not cut off (Fresh, lease.go), who issues maintenance writes
+// (KeepsLog), and that the stores have decided alike.
 //
 // # Who may vote
 //

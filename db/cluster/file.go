@@ -29,13 +29,13 @@ type Member struct {
 	Addr string `json:"addr"`
 }
 
-// A File is what all nodes of a cluster know: its id, its members, and its authority for
-// certificates. All nodes have the same one. Anyone who has the file can join as a node.
+// A File describes a cluster to all its nodes: its id, its members, and its authority for
+// certificates. All nodes have the same File. Anyone who has the file can join as a node.
 type File struct {
 	ID       string // 32 hexadecimal digits
 	Members  []Member
-	Removed  []string // names of former members, which no machine may have again
-	LogBytes int64    // how large the log may grow, on each node, before its oldest entries go
+	Removed  []string // names of former members, which no machine may reuse
+	LogBytes int64    // how large the log may grow on each node before it drops its oldest entries
 	cert     *x509.Certificate
 	key      crypto.Signer
 }
@@ -43,7 +43,7 @@ type File struct {
 const (
 	fileVersion = 1
 	maxMembers  = 9
-	// Replicas is how many nodes have a copy of the log, and how many a cluster has at first.
+	// Replicas is how many nodes have a copy of the log, and how many nodes a cluster has at first.
 	Replicas = 3
 
 	defaultLogBytes = 4 << 30
@@ -79,7 +79,7 @@ func NewFile(members []Member) (*File, error) {
 }
 
 // ReadFile reads the file of a cluster. It refuses a file that others than its owner may read,
-// and one that has anything it does not know. Errors name the path.
+// or that has unknown fields. Errors name the path.
 func ReadFile(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -125,7 +125,7 @@ func parseFile(text []byte) (*File, error) {
 	return f, err
 }
 
-// Write writes the file to path, in the place of one that is there, readable by its owner only.
+// Write writes the file to path, readable by its owner only. It replaces an existing file.
 func (f *File) Write(path string) error {
 	cert, key, err := writeAuthority(f.cert, f.key)
 	if err != nil {
@@ -150,8 +150,8 @@ func (f *File) Add(m Member) error {
 	return nil
 }
 
-// Remove removes a member by its name. Two must be left, of which one gives the log to a new
-// third one.
+// Remove removes a member by its name. Two must be left, one of which gives the log to a new
+// third member.
 func (f *File) Remove(name string) error {
 	i := f.index(name)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"relay/db/replication"
 )
 
-// How Follow looks for entries that it was not told of.
+// How Follow looks for entries that it has not heard.
 const (
 	soon      = 20 * time.Millisecond  // after the log is known to have one
 	lag       = 250 * time.Millisecond // at most, while this node's copy of the log lags behind
@@ -27,9 +27,9 @@ const (
 	pageBytes = 4 << 20
 )
 
-// Follow implements db.Log. The leader of the stream tells each entry once to all nodes. What
-// does not come in its turn is read from a copy of the stream: the one of this node, if it has
-// one.
+// Follow implements replication.Log. The leader of the stream publishes each entry once to all
+// nodes. Entries that do not come in order are read from a copy of the stream: this node's, if
+// it has one.
 func (n *Node) Follow(ctx context.Context, after uint64, deliver func([]replication.Entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,8 +57,9 @@ func (n *Node) Follow(ctx context.Context, after uint64, deliver func([]replicat
 	return f.run(ctx)
 }
 
-// within reports whether the log has the entry after which a copy follows, and all behind it. That
-// it ends before would stop the copy for good, so it must be so for a while.
+// within reports whether the log has the entry after which a copy follows, and all later ones. A
+// log that ends earlier would stop the copy for good, so within waits until it has been so for a
+// while.
 func (n *Node) within(ctx context.Context, after uint64) error {
 	for since := time.Now(); ; {
 		info, err := n.streamInfo(ctx)
@@ -87,7 +88,7 @@ type following struct {
 	deliver func([]replication.Entry) error
 	live    chan *nats.Msg
 	entries []replication.Entry // taken, and not delivered
-	missed  int                 // how often, one after the other, no entry could be read
+	missed  int                 // how many reads in a row found no entry
 }
 
 func (f *following) run(ctx context.Context) error {
@@ -116,7 +117,7 @@ func (f *following) run(ctx context.Context) error {
 	}
 }
 
-// wait is how long nothing must come until the log is read.
+// wait returns after how long without news the log is read.
 func (f *following) wait() time.Duration {
 	if f.next > f.n.known.Load() {
 		f.missed = 0
@@ -125,8 +126,8 @@ func (f *following) wait() time.Duration {
 	return min(soon<<min(f.missed, 10), lag)
 }
 
-// take delivers the entry of a message, and those of the messages that wait behind it. Before
-// an entry that does not come in its turn, those between are read.
+// take delivers the entry of a message, and of the messages that wait after it. Before an
+// entry that is out of order, it reads the entries in between.
 func (f *following) take(ctx context.Context, m *nats.Msg) error {
 	for bytes := 0; ; {
 		e, err := entryOf(m)
@@ -154,7 +155,7 @@ func (f *following) take(ctx context.Context, m *nats.Msg) error {
 	}
 }
 
-// flush delivers what was taken.
+// flush delivers the taken entries.
 func (f *following) flush() error {
 	if len(f.entries) == 0 {
 		return nil
@@ -178,7 +179,7 @@ func (f *following) read(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return nil // another try follows; meanwhile the leader may tell the entry
+		return nil // another try follows; meanwhile the leader may publish the entry
 	}
 	for i, e := range page {
 		if e.Number == f.next+uint64(i) {
@@ -196,8 +197,8 @@ func (f *following) read(ctx context.Context) error {
 	return f.flush()
 }
 
-// readPage asks for the entries from a number on; none if the copy that answers does not have
-// that one.
+// readPage asks for the entries from a number on. It returns none if the copy that answers
+// does not have the first.
 func (n *Node) readPage(ctx context.Context, from uint64) (page []replication.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
@@ -234,7 +235,7 @@ func (n *Node) readPage(ctx context.Context, from uint64) (page []replication.En
 	}
 }
 
-// entryOf makes an entry of a message that the stream has told, or was asked for.
+// entryOf makes an entry of a message of the stream.
 func entryOf(m *nats.Msg) (e replication.Entry, err error) {
 	number, err := strconv.ParseUint(m.Header.Get(server.JSSequence), 10, 64)
 	at, err2 := time.Parse(time.RFC3339Nano, m.Header.Get(server.JSTimeStamp))

@@ -9,9 +9,9 @@ import (
 	"relay/db/file"
 )
 
-// When a write to its files fails, the server of NATS gives up its part of the log, and never takes
-// it up again: the node then no longer counts for a majority. It must be started again. That helps
-// only once the disk has room. A node that cannot start is not better than one that waits for room.
+// When a write to its files fails, the NATS server stops its part of the log and never resumes it:
+// the node then no longer counts for a majority. It must be restarted, which helps only once the
+// disk has room. A node that cannot start is not better than one that waits for room.
 const (
 	logLookEvery = time.Second
 	roomForLog   = 32 << 20 // bytes free; a few files of the log
@@ -20,14 +20,14 @@ const (
 var errLogGivenUp = errors.New("a write to the log of the cluster failed on this node, mostly because its disk was " +
 	"full: it must be started again, to take part in the log again")
 
-// watchLog has the process end when the server of NATS has given up its part of the log.
+// watchLog has the process end when the NATS server has stopped its part of the log.
 func (n *Node) watchLog() {
 	for said := false; pause(n.ctx, logLookEvery); {
 		if n.nats.JetStreamEnabled() {
 			continue
 		}
 		if n.ctx.Err() != nil {
-			return // Close ends the server of NATS
+			return // Close ends the NATS server
 		}
 		if !said {
 			said = true

@@ -18,20 +18,20 @@ import (
 const (
 	beatSubject = "relay.beat"
 	beatEvery   = 250 * time.Millisecond
-	beatsKept   = 16 // of this node, to know when an answer's question was sent; more than a lease lasts
+	beatsKept   = 16 // of this node, to know when the heartbeat of an answer was sent; more than a lease lasts
 )
 
-// A beat is what a node tells the others of itself. Later versions may add fields.
+// A beat is a heartbeat: what a node tells the others about itself. Later versions may add fields.
 type beat struct {
 	Node    string            `json:"node"`
 	Folder  string            `json:"folder"`           // identity
-	New     bool              `json:"new,omitempty"`    // it has no part of the log yet
-	Asking  bool              `json:"asking,omitempty"` // it asks to come among the others (Node.admit)
+	New     bool              `json:"new,omitempty"`    // it does not vote yet
+	Asking  bool              `json:"asking,omitempty"` // it asks to be admitted (Node.admit)
 	Met     map[string]string `json:"met"`              // identity
 	past                      // identity
 	Known   map[string]ages   `json:"known"` // identity
 	Version string            `json:"version"`
-	Rules   int64             `json:"rules"` // of the log that are in force for its store
+	Rules   int64             `json:"rules"` // the rules of the log in force for its store
 	Knows   int64             `json:"knows"` // the newest rules that its program knows
 	Run     uint64            `json:"run"`   // random, of this run of the node; not 0
 	Count   uint64            `json:"count"` // of the beat in the run
@@ -43,14 +43,14 @@ type beat struct {
 	Heard   map[string]echo   `json:"heard"` // the last beat of each other node
 }
 
-// An echo names a beat, and tells for how many ns the node that echoes it has had it.
+// An echo names a beat, and for how many ns the echoing node has had it.
 type echo struct {
 	Run   uint64 `json:"run"`
 	Count uint64 `json:"count"`
 	Held  int64  `json:"held"`
 }
 
-// heartbeats is what a node knows by heartbeats.
+// heartbeats is what a node knows from heartbeats.
 type heartbeats struct {
 	mu      sync.Mutex
 	quorum  int // how many members are a majority
@@ -61,27 +61,27 @@ type heartbeats struct {
 	changed chan struct{} // closed at the next beat of another node
 	due     chan struct{} // has a token when the next beat is to be sent at once
 	marks   marks         // of this node
-	differs bool          // that marks differ is logged
+	differs bool          // it is logged that marks differ
 	taken   error         // why this node must stop (errTaken)
 }
 
-// peer is what a node knows of another one.
+// peer is what a node knows of another node.
 type peer struct {
 	last    beat
 	at      time.Duration // when last came
 	marks   marks
 	pending []confirmation
-	// confirmed is when the last beat was sent whose answer said that this node had applied all
-	// that the peer had.
+	// confirmed is when the last beat was sent whose answer said that this node had applied
+	// everything that the peer had.
 	confirmed time.Duration
 	ahead     time.Duration // of the peer's clock before this node's
 	clocked   bool          // ahead is known
-	foreign   bool          // that its beats are left out is logged
-	doubted   uint64        // the first beat of this node after it left one out; 0: it left out none
+	foreign   bool          // it is logged that its beats are left out
+	doubted   uint64        // the first beat of this node after it left one of the peer's out, or 0
 }
 
-// A confirmation is an answer to a beat that was sent at a time: when this node has applied an
-// entry, it has applied all that the peer had then.
+// A confirmation is an answer to a beat that was sent at a time: once this node has applied an
+// entry, it has applied everything that the peer had then.
 type confirmation struct {
 	sent  time.Duration
 	entry uint64
@@ -94,7 +94,7 @@ func newHeartbeats(members []Member, self string) *heartbeats {
 	return b
 }
 
-// set takes over the members of a cluster file. It keeps what is known of the members that stay.
+// set adopts the members of a cluster file. It keeps what is known of the members that stay.
 func (b *heartbeats) set(members []Member, self string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +123,8 @@ func (b *heartbeats) reset() {
 	}
 }
 
-// beat sends heartbeats, and hears those of the others, until ctx ends or Close. Then it closes
-// ended.
+// beat sends heartbeats, and receives the heartbeats of the others, until ctx ends or Close.
+// Then it closes ended.
 func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err error) {
 	sub, err := c.Subscribe(beatSubject, func(m *nats.Msg) {
 		var b beat
@@ -165,8 +165,8 @@ func (b *heartbeats) hurry() {
 	}
 }
 
-// tell sends one beat. It reads which beats it answers before it reads how far the store has
-// come: so the answer says nothing of a time before the question.
+// tell sends one beat. It reads which beats it answers before it reads the store's position,
+// so that the answer does not describe a time before the question.
 func (n *Node) tell(c *nats.Conn) {
 	id := n.id.get()
 	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past,
@@ -189,14 +189,14 @@ func (n *Node) tell(c *nats.Conn) {
 		b.Rules, b.Knows, b.Applied, b.Mark, b.Hash = at.Version, at.Knows, at.Applied, at.Mark, at.MarkHash
 	}
 	if text, err := json.Marshal(b); err == nil {
-		c.Publish(beatSubject, text) // while the connection is broken the others hear nothing, which is right
+		c.Publish(beatSubject, text) // while the connection is broken, the others must hear nothing
 	}
 }
 
-// clockTrust is the longest way of a question and its answer by which clocks are compared.
+// clockTrust is the longest round trip by which clocks are compared.
 const clockTrust = 500 * time.Millisecond
 
-// moment returns elapsed, and the time of this node's clock in Unix ns, of the same moment. What passed
+// moment returns elapsed, and the time of this node's clock in Unix ns, of the same moment. Time
 // between two readings would count as a difference of the clocks.
 func (n *Node) moment() (elapsed time.Duration, clock int64) {
 	now := time.Now()
@@ -243,7 +243,7 @@ func (n *Node) hear(b beat) {
 	s.mu.Lock()
 	p := s.peers[b.Node]
 	now, clock := n.moment()
-	if p == nil { // it was removed just now
+	if p == nil { // it has just been removed
 		s.mu.Unlock()
 		return
 	}
@@ -280,8 +280,8 @@ func (n *Node) hear(b beat) {
 	n.renew()
 }
 
-// leaveOut leaves out a beat that could not be noted. An older folder may only be a beat that comes
-// late, after what a third node has said of a later one. The caller has the lock.
+// leaveOut leaves out a beat that could not be noted. A folder that looks older may only be a late
+// beat, if a third node has already told of a later one. The caller must hold the lock.
 func (n *Node) leaveOut(p *peer, b *beat, why error) {
 	mayBeLate := errors.Is(why, errOlder) && !b.Asking // a node that asks learns it anyway
 	if mayBeLate && !n.isPresent(p, b) {
@@ -297,8 +297,8 @@ func (n *Node) leaveOut(p *peer, b *beat, why error) {
 }
 
 // isPresent reports whether a beat that contradicts earlier ones is surely younger than they are, and
-// was not long on its way. To a node that asks all beats are; else it must answer a beat that this
-// node sends from now on. The caller has the lock.
+// was not delayed. For a node that asks to be admitted, all beats are; else the beat must answer one
+// that this node sends from now on. The caller must hold the lock.
 func (n *Node) isPresent(p *peer, b *beat) bool {
 	s := n.heartbeats
 	if p.doubted == 0 {

@@ -19,16 +19,16 @@ import (
 	"relay/db/lock"
 )
 
-// identity is who a node's folder says it is, how old the folder is, and what it has heard of
-// the folders of the other nodes. So the nodes notice a machine that lost its disk, or whose
-// disk was rolled back to an older state: it must not come back under its old name, because
-// it would count as one that has all entries it has ever acknowledged.
+// identity is who a node's folder says it is, how old the folder is, and what it has heard
+// about the folders of the other nodes. So the nodes notice a machine that lost its disk, or
+// whose disk was rolled back to an older state: it must not come back under its old name,
+// because it would count as one that has all entries it has ever acknowledged.
 type identity struct {
 	path string
 
 	writing sync.Mutex // one writes at a time
-	mu      sync.Mutex // has form; nobody has it while the file is written
-	fresh   bool       // the file is not there yet
+	mu      sync.Mutex // guards form; it is free while the file is written
+	fresh   bool       // the file does not exist yet
 	form    identityForm
 }
 
@@ -42,19 +42,19 @@ type identityForm struct {
 	// nodes' names. News is written with the next change of this file; the node tells the others at
 	// once.
 	Known map[string]ages `json:"known"`
-	// End is why the node does not start again; "": it does.
+	// End is why the node does not start again, or "".
 	End string `json:"end,omitempty"`
 }
 
 // ages are the highest ages of a folder that are known, by its incarnations.
 type ages map[string]uint64
 
-// past is what a folder knows of itself. A node tells it after it is on the disk. So nobody has
+// past is what a folder knows of itself. A node tells it only once it is on disk. So nobody has
 // heard of an age and an incarnation that the folder did not have, unless the folder was rolled
 // back.
 type past struct {
 	Age          uint64        `json:"age"`   // it only rises (Node.grow)
-	Incarnations []incarnation `json:"lives"` // the last ones; one begins at each start
+	Incarnations []incarnation `json:"lives"` // the latest; one begins at each start
 }
 
 type incarnation struct {
@@ -87,7 +87,7 @@ func (p *past) hadAll(known ages) bool {
 	return true
 }
 
-// incarnation returns the present life; "" before the first one.
+// incarnation returns the id of the present incarnation, or "" before the first.
 func (p *past) incarnation() string {
 	if len(p.Incarnations) == 0 {
 		return ""
@@ -95,8 +95,8 @@ func (p *past) incarnation() string {
 	return p.Incarnations[len(p.Incarnations)-1].ID
 }
 
-// readIdentity reads who the node in a folder is. If there is no such file, it makes up a new
-// identity, which rise writes.
+// readIdentity reads who the node in a folder is. Without a file, it makes a new identity,
+// which rise writes.
 func readIdentity(dir, node, cluster string) (*identity, error) {
 	i := &identity{path: filepath.Join(dir, "node.json")}
 	text, err := os.ReadFile(i.path)
@@ -150,15 +150,15 @@ func (i *identity) get() identityForm {
 	return form
 }
 
-// isNew reports whether the node has no part of the log yet.
+// isNew reports whether the node does not vote yet.
 func (i *identity) isNew() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.fresh
 }
 
-// write writes the identity as change makes it, and then changes it. When it returns nil, the
-// change survives a power cut.
+// write applies change to a copy of the identity, writes that, and then adopts it. When it
+// returns nil, the change survives a power cut.
 func (i *identity) write(change func(*identityForm)) error {
 	i.writing.Lock()
 	defer i.writing.Unlock()
@@ -169,7 +169,7 @@ func (i *identity) write(change func(*identityForm)) error {
 		err = lock.Replace(i.path, text)
 	}
 	if err == nil {
-		err = file.SyncDir(filepath.Dir(i.path)) // else the old file may be there again
+		err = file.SyncDir(filepath.Dir(i.path)) // else the old file may reappear
 	}
 	if err != nil {
 		return err
@@ -181,12 +181,12 @@ func (i *identity) write(change func(*identityForm)) error {
 	return nil
 }
 
-// rise makes the folder older by one.
+// rise increases the folder's age by one.
 func (i *identity) rise() error {
 	return i.write(func(f *identityForm) { f.Age++ })
 }
 
-// live begins a life of the folder.
+// live begins an incarnation of the folder.
 func (i *identity) live() error {
 	id := randomID()
 	return i.write(func(f *identityForm) {
@@ -196,7 +196,7 @@ func (i *identity) live() error {
 	})
 }
 
-// end has the node not start again.
+// end prevents further starts of the node.
 func (i *identity) end(why error) error {
 	return i.write(func(f *identityForm) { f.End = why.Error() })
 }
@@ -206,9 +206,9 @@ var (
 	errOlder       = errors.New("its folder is in an older state than before")
 )
 
-// note notes what another node says of itself, and what it says of others. When a node asks to
-// come among the others, what it says of itself is on the disk when note returns. Errors:
-// errOtherFolder, errOlder, and those of the disk; then it is to be left out.
+// note notes what another node says about itself and others. When a node asks to be admitted,
+// note returns once what it says about itself is on disk. Errors: errOtherFolder, errOlder,
+// and those of the disk; then the caller leaves out the beat.
 func (i *identity) note(b *beat) error {
 	if b.New {
 		return nil
@@ -224,7 +224,7 @@ func (i *identity) note(b *beat) error {
 	case !b.hadAll(known):
 		i.mu.Unlock()
 		return fmt.Errorf("node %s: %w", b.Node, errOlder)
-	case fresh: // it is written when the node is one
+	case fresh: // it is written once the node is admitted
 		i.form.Met[b.Node] = b.Folder
 		i.mu.Unlock()
 		return nil
@@ -241,7 +241,7 @@ func (i *identity) note(b *beat) error {
 	return i.write(change)
 }
 
-// hear adds to what is known of another node what a third one says of it. The caller has the lock.
+// hear notes what a third node says about another one. The caller must hold the lock.
 func (i *identity) hear(name string, known ages) {
 	if name == i.form.Node {
 		return

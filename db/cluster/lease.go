@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// lease is for how long a node may answer reads after it sent a heartbeat, if the answers of a
-// majority, itself counted, say that it had applied what they had. So whatever a majority has
-// applied (a key that is revoked) holds on each node that answers, at most this time later.
+// lease is how long a node may answer reads after it sent a heartbeat, if the answers of a
+// majority, itself counted, say that it had applied everything that they had. So whatever a
+// majority has applied, such as a revocation, holds on each node that answers reads, at most
+// this time later.
 const lease = 2 * time.Second
 
-// live is for how long a node counts as live after its last heartbeat.
+// live is how long a node counts as live after its last heartbeat.
 const live = lease
 
-// Fresh reports whether this node has the lease: in the last 2 s a majority of the members, this
-// one counted, said that it is where they are. A node that is cut off has it no longer. It is
-// cheap.
+// Fresh reports whether this node may answer reads: in the last 2 s a majority of the members,
+// this one counted, confirmed that it is up to date. A node that is cut off loses the lease. The
+// call is cheap.
 func (n *Node) Fresh() bool { return n.elapsed() < time.Duration(n.until.Load()) }
 
-// KeepsLog reports whether this node is to make the store's own writes: it is Fresh, and no live
-// node that follows the log has a lower name. For a moment none may be, or two.
+// KeepsLog reports whether this node issues maintenance writes: it is Fresh, and no live node
+// that follows the log has a lower name. For a moment none may be, or two.
 func (n *Node) KeepsLog() bool { return n.keeps.Load() && n.Fresh() }
 
-// renew finds out until when this node has the lease, whether it keeps the log, and whether its
-// store is like the others.
+// renew determines until when this node has the lease, whether it keeps the log, and whether
+// its store equals the others.
 func (n *Node) renew() {
 	if !n.isSure() {
 		return
@@ -63,11 +64,11 @@ func (n *Node) renew() {
 
 func (p *peer) isLive(now time.Duration) bool { return p.last.Run != 0 && now-p.at < live }
 
-// Seen waits until each other member has applied the entry of a number, or cannot have the
-// lease unless it has. Error: ctx has ended before.
+// Seen waits until each other member has applied the entry of a number, or cannot have the lease
+// without having applied it. Error: ctx has ended before.
 //
-// A member that has not said so has the lease at most until all majorities that could confirm it
-// have a member that has applied the entry, and a lease's time more.
+// A member that has not confirmed this has the lease at most until every majority that could
+// renew it includes a member that has applied the entry, plus the length of a lease.
 func (n *Node) Seen(ctx context.Context, number uint64) error {
 	select {
 	case <-n.sure:
@@ -75,7 +76,7 @@ func (n *Node) Seen(ctx context.Context, number uint64) error {
 		return ctx.Err()
 	}
 	s := n.heartbeats
-	blocked := time.Duration(-1) // since when no majority can be without one that has applied it
+	blocked := time.Duration(-1) // since when every majority includes a member that has applied it
 	for {
 		s.mu.Lock()
 		applied, changed := 0, s.changed

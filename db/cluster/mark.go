@@ -4,7 +4,7 @@ package cluster
 
 import "fmt"
 
-// marks has the hashes of a store after its last entries whose numbers are marks (db.Place).
+// marks has the hashes of a store after the latest entries whose numbers are marks (file.Place).
 type marks struct {
 	numbers, hashes [marksKept]uint64
 	next            int
@@ -31,7 +31,7 @@ func (m *marks) at(number uint64) (hash uint64, ok bool) {
 
 // compareMarks compares the marks of this node's store with the marks of the other nodes. If a
 // majority of the members agrees with each other and not with this node, this node must stop. The
-// caller has the lock of the beats.
+// caller must hold the lock of the heartbeats.
 func (n *Node) compareMarks(s *heartbeats) {
 	for i, number := range s.marks.numbers {
 		votes, own := map[uint64]int{}, s.marks.hashes[i]

@@ -31,8 +31,8 @@ func (n *Node) SetFile(f *File) error {
 // evictEvery is how often a node looks for removed members that NATS still counts.
 const evictEvery = 2 * time.Second
 
-// evict takes members that were removed out of the group that votes, and has another member take
-// over their copy of the log. The node that keeps the log does it, once there are enough others.
+// evict removes former members from the voting group, and has another member take over their
+// copy of the log. The node that keeps the log does it, once there are enough others.
 func (n *Node) evict() {
 	done := map[string]bool{}
 	for pause(n.ctx, evictEvery) {
@@ -82,14 +82,14 @@ func (n *Node) removePeer(ctx context.Context, name string) error {
 	return nil
 }
 
-// isAPIError reports whether err is one of JetStream's, of a kind.
+// isAPIError reports whether err is a JetStream error of a kind.
 func isAPIError(err error, kind server.ErrorIdentifier) bool {
 	var api *server.ApiError
 	return errors.As(err, &api) && server.IsNatsErr(api, kind)
 }
 
-// peerID is the name under which NATS counts the vote of a server: it forgets the names of servers
-// that were away when it started (getHash in its server/events.go).
+// peerID returns the name under which NATS counts the vote of a server: it forgets the names of
+// servers that were away when it started (getHash in its server/events.go).
 func peerID(name string) string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	sum := sha256.Sum256([]byte(name))

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// natsLog writes what NATS has to say to the relay's log: warnings and errors, each text once a
+// natsLog writes the messages of NATS to the relay's log: warnings and errors, each text once a
 // minute.
 type natsLog struct {
 	log   *slog.Logger
 	fatal atomic.Pointer[error] // why NATS could not start
 
 	mu   sync.Mutex
-	said map[string]time.Time // when, by the form of the text
+	said map[string]time.Time // when, by the format of the text
 }
 
 const (
@@ -36,8 +36,8 @@ func (l *natsLog) Tracef(string, ...any)  {}
 
 func (l *natsLog) Warnf(format string, args ...any) { l.say(slog.LevelWarn, format, args) }
 
-// Errorf logs a warning: what NATS calls an error is that another node is not there, or goes. What
-// this node cannot do, it learns from its own requests.
+// Errorf logs a warning: to NATS, an unreachable node is an error. This node learns its own
+// failures from its requests.
 func (l *natsLog) Errorf(format string, args ...any) { l.say(slog.LevelWarn, format, args) }
 
 func (l *natsLog) Fatalf(format string, args ...any) {
@@ -45,7 +45,7 @@ func (l *natsLog) Fatalf(format string, args ...any) {
 	l.fatal.CompareAndSwap(nil, &err)
 }
 
-// usual begins texts that say nothing of use: they come at each start, or in a healthy cluster.
+// usual has the beginnings of useless texts, which NATS logs at each start or in a healthy cluster.
 var usual = []string{"Waiting for routing to be established",
 	"JetStream has not established contact with a meta leader", "Metalayer blocking snapshot"}
 

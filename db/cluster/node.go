@@ -18,22 +18,21 @@ type Config struct {
 	File *File
 	Node string // the member of File that this process is
 	// Dir is the folder of the node's part of the log. It is made if it is missing. A node with an
-	// empty folder is a new one, so a folder that was lost has a new name (File.Add).
+	// empty folder is new, so a node that has lost its folder needs a new name (File.Add).
 	Dir string
-	// Listen is where the cluster port listens; "": at the member's address.
+	// Listen is where the cluster port listens; "" means at the member's address.
 	Listen  string
 	Version string       // of the program, for Status
 	Logger  *slog.Logger // nil: no log
-	// Snapshot makes a copy of the store's file at a path, for a new node; nil: this node gives
-	// none. It is called after Attach only, once at a time.
+	// Snapshot makes a copy of the store's file at a path, for a new node; nil if this node
+	// makes none. It is called only after Attach, once at a time.
 	Snapshot func(ctx context.Context, to string) error
-	// Fatal is called once, from any goroutine, if the process must end: the node is not taken
-	// among the others, or its store has decided otherwise than those of the majority. nil: it is
-	// only logged.
+	// Fatal is called once, from any goroutine, if the process must end: the node is not
+	// admitted, or its store differs from the majority's. If nil, this is only logged.
 	Fatal func(error)
 
 	skew         time.Duration // in tests: how far this node's clock is ahead
-	admitTimeout time.Duration // in tests; 0: the usual patience
+	admitTimeout time.Duration // in tests; 0 means the usual timeout
 }
 
 // A Store is what follows the log: a *db.DB.
@@ -41,8 +40,8 @@ type Store interface {
 	Place() file.Place
 }
 
-// Node is one node of a cluster. It is the log of its store (db.Log). All methods are safe for
-// concurrent use, and after Close.
+// Node is one node of a cluster. It is the log of its store (replication.Log). All methods are
+// safe for concurrent use, and after Close.
 type Node struct {
 	c    Config
 	file atomic.Pointer[File]
@@ -53,18 +52,18 @@ type Node struct {
 	all  sync.WaitGroup
 
 	nats     *natsServer   // set before admitted is closed
-	admitted chan struct{} // closed when the node is one of the cluster
-	decided  chan struct{} // closed when it is known whether it will be
-	refusal  error         // set before decided is closed: why it is not; nil: it is
-	waits    atomic.Bool   // that the node waits for a majority is logged
+	admitted chan struct{} // closed when the node is admitted
+	decided  chan struct{} // closed when it is decided whether the node is admitted
+	refusal  error         // set before decided is closed: why it is not admitted, or nil
+	waits    atomic.Bool   // it is logged that the node waits for a majority
 
 	closing, failing sync.Once
 
 	store    Store         // set before attached is closed
 	attached chan struct{} // closed by Attach
 	sure     chan struct{} // closed when unfit is known
-	unfit    error         // why the store must not use the stream; nil: it may
-	doubt    time.Duration // for so long the log must seem to have lost entries until it is believed
+	unfit    error         // why the store must not use the stream, or nil
+	doubt    time.Duration // how long the log must seem to have lost entries before that counts
 
 	known atomic.Uint64 // the number of the last entry that the log is known to have
 	grown chan struct{} // has a token when known has grown
@@ -79,10 +78,10 @@ type Node struct {
 // doubtFor is the usual value of Node.doubt: longer than an election takes.
 const doubtFor = 15 * time.Second
 
-// Start starts a node: its heartbeats and, once the others have taken it, its part of the log. A
-// node that starts for the first time waits until then, or until ctx ends; later Start waits for
-// nobody, and Config.Fatal is called if the node is not taken. Errors: the file does not fit the
-// node, the port is taken, the folder cannot be used, or it was another node's.
+// Start starts a node: its heartbeats and, once the others have admitted it, its part of the
+// log. At a node's first start, Start waits until then, or until ctx ends; later it does not
+// wait, and Config.Fatal is called if the node is not admitted. Errors: the file does not fit
+// the node, the port is taken, the folder cannot be used, or it was another node's.
 func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -143,8 +142,8 @@ func (n *Node) Attach(s Store) {
 	n.all.Go(n.makeSure)
 }
 
-// Close stops the node. It does not wait for the other nodes. Close the store before. The log
-// has what it acknowledged. Close may be called again.
+// Close stops the node, without waiting for the other nodes. Close the store first. Close may
+// be called again.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
 		if n.isAdmitted() {
@@ -161,7 +160,7 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// isAdmitted reports whether the node is one of the cluster. Until then it has no part of the log.
+// isAdmitted reports whether the node is admitted. Until then it does not vote.
 func (n *Node) isAdmitted() bool { return isClosed(n.admitted) }
 
 func isClosed(c chan struct{}) bool {
@@ -173,7 +172,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// fail says that the process must end. Only the first reason is told.
+// fail says that the process must end. Only the first reason is reported.
 func (n *Node) fail(why error) {
 	n.failing.Do(func() {
 		if n.c.Fatal == nil {
@@ -195,5 +194,5 @@ func (n *Node) isPeer(name string) bool {
 	return name != n.c.Node && n.file.Load().index(name) >= 0
 }
 
-// elapsed is the time since Start. It does not jump with the clock.
+// elapsed returns the time since Start. It does not jump with the clock.
 func (n *Node) elapsed() time.Duration { return time.Since(n.began) }

@@ -3,8 +3,8 @@
 package cluster
 
 // CommonRules returns the newest rules of the log that the programs of all members know, by their
-// last heartbeats (db.Options.CommonRules); 0 while a member is not heard, or its store does not
-// follow the log.
+// last heartbeats (replication.Following.CommonRules), or 0 while a member is not heard, or its
+// store does not follow the log.
 func (n *Node) CommonRules() int64 {
 	if !n.isSure() {
 		return 0

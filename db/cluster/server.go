@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxPayload   = 8 << 20 // more than the largest envelope of db with its headers
+	maxPayload   = 8 << 20 // more than the largest envelope with its headers
 	startTimeout = 10 * time.Second
 	// With these, a connection without an answer is given up after at most 6 s.
 	routePing      = 2 * time.Second
@@ -34,8 +34,8 @@ type natsServer struct {
 	admin *nats.Conn
 }
 
-// startServer starts NATS. withLog is false for a server that only speaks to the others, and
-// has no part of the log.
+// startServer starts NATS. withLog is false for a server that only talks to the others, and
+// does not vote.
 func (n *Node) startServer(withLog bool) (*natsServer, error) {
 	password := make([]byte, 32)
 	rand.Read(password) // never fails (crypto/rand)
@@ -64,13 +64,13 @@ func (n *Node) startServer(withLog bool) (*natsServer, error) {
 	return s, nil
 }
 
-// The users of a server, which only this process can be.
+// The users of a server. Only this process knows their password.
 const (
 	logUser   = "relay"
 	adminUser = "admin"
 )
 
-// A doorkeeper lets clients in by the secret of this process. The users of NATS would not do: with
+// localAuth admits clients by the secret of this process. The users of NATS would not do: with
 // them, NATS also accepts clients without a name.
 type localAuth struct {
 	secret string
@@ -125,8 +125,8 @@ func (n *Node) serverOptions(withLog bool) (*server.Options, error) {
 	return o, nil
 }
 
-// reportRoute is at which failed attempts in a row, besides the first one, NATS says that
-// it cannot reach another node.
+// reportRoute is after how many failed attempts in a row, after the first one, NATS logs
+// again that it cannot reach another node.
 const reportRoute = 3600
 
 // ready waits until the server listens at both ports, or has said why it cannot.
@@ -155,8 +155,8 @@ func (s *natsServer) connect(user, secret string) (*nats.Conn, error) {
 // handOverWait is how long a node that closes waits for another one to lead the log.
 const handOverWait = time.Second
 
-// handOver has another node lead the log, if this one does: so the others need not notice that it is
-// gone, and elect one.
+// handOver has another node lead the log, if this one does, so that the others need not notice that
+// it is gone and elect a leader.
 func (n *Node) handOver() {
 	s := n.nats
 	if !n.Fresh() || !s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, streamName) {

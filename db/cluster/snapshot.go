@@ -20,12 +20,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A new node gets the file of another one in pieces: each is the answer to a request, so the
-// new node sets the pace. It names its request by a random number. The other node makes a copy
-// of its file at the first question, and removes it when the copy was taken or nobody asked for
-// a while.
+// A new node gets the file of another one in pieces. Each piece is the answer to a request, so
+// the new node sets the pace. It names its snapshot by a random number. The other node copies
+// its file at the first request, and removes the copy when it was taken, or without requests
+// for a while.
 const (
-	snapshotSubject = "relay.snapshot." // and the name of the node that gives it
+	snapshotSubject = "relay.snapshot." // and the name of the giving node
 	pieceSize       = 256 << 10
 	snapshotIdle    = time.Minute
 	pieceWait       = 5 * time.Second
@@ -69,7 +69,7 @@ func (n *Node) serveSnapshots() error {
 	return err
 }
 
-// answer returns a piece of the snapshot, which begins with "=", or what is offered, as JSON.
+// answer returns a piece of the snapshot, which begins with "=", or the offer, as JSON.
 func (n *Node) answer(w wanted) []byte {
 	s := &n.giving
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (n *Node) makeSnapshot(request string) {
 	})
 }
 
-// openHashed opens a file, and gives its size and hash.
+// openHashed opens a file, and returns its size and hash.
 func openHashed(ctx context.Context, path string) (f *os.File, size int64, hash string, err error) {
 	if f, err = os.Open(path); err != nil {
 		return nil, 0, "", err
@@ -185,8 +185,8 @@ func (s *snapshots) close() {
 }
 
 // FetchSnapshot gets a copy of the file of another node, and puts it at path, where no file may
-// be. It asks one node after the other, and waits until one gives its copy, or ctx ends. The
-// copy is whole and synced when it has its name.
+// exist. It asks one node after the other, and waits until one gives its copy, or ctx ends. The
+// copy is complete and synced when it gets its name.
 func (n *Node) FetchSnapshot(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already", path)
@@ -229,10 +229,10 @@ func removeAll(pattern string) {
 	}
 }
 
-// errHere is an error of this machine, which no other node mends.
+// errHere is an error of this machine, which no other node can help.
 var errHere = errors.New("the copy of another node's file cannot be written")
 
-// givers returns the names of the live nodes that follow the log, the one that is farthest first.
+// givers returns the names of the live nodes that follow the log, the most advanced first.
 func (n *Node) givers() (names []string) {
 	s := n.heartbeats
 	s.mu.Lock()
@@ -319,7 +319,7 @@ func (n *Node) fetchPieces(ctx context.Context, from, request string, o offered,
 	return nil
 }
 
-// wantSnapshot asks a node one question of a snapshot, again if no answer comes.
+// wantSnapshot sends a node one request for a snapshot, again if no answer comes.
 func (n *Node) wantSnapshot(ctx context.Context, from string, w wanted) (answer []byte, err error) {
 	question, err := json.Marshal(w)
 	if err != nil {

@@ -25,25 +25,25 @@ type Status struct {
 type MemberStatus struct {
 	Member
 	Live    bool          // it was heard in the last 2 s
-	Silence time.Duration // since it was heard last; 0 for this node; negative: never since this node's start
+	Silence time.Duration // since it was last heard; 0 for this node; negative if never since this node's start
 	Follows bool          // its store follows the log
-	// Holds tells that the member had a current copy of the log, which counts for the majority, at
-	// some moment while the status was asked for. A new member gets one some seconds after another
-	// member was removed. False as well while the leader of the log is not known.
+	// Holds says that the member had a current copy of the log, which counts for the majority, at
+	// some moment while Status ran. A new member gets one some seconds after another member was
+	// removed. Holds is also false while the leader of the log is unknown.
 	Holds   bool
 	Version string // of its program
-	Rules   int64  // of the log that are in force for its store (db.Place)
+	Rules   int64  // the rules of the log in force for its store (file.Place)
 	Knows   int64  // the newest rules that its program knows
 	Applied uint64
-	// Mark and Hash compare stores (db.Place).
+	// Mark and Hash compare stores (file.Place).
 	Mark, Hash uint64
-	Differs    bool // for a mark that both have, its hash is not that of this node
+	Differs    bool // its hash differs from this node's, for a mark that both have
 	ClockAhead time.Duration
 	ClockKnown bool // ClockAhead is known
 }
 
-// At work, a member lags behind by an entry or so at most moments, and has all at others. One that
-// has lost its part of the log, or gets what it missed, has all at none.
+// A working member usually lags by an entry or so, and now and then has all. A member that has
+// lost its part of the log, or is catching up, never has all.
 const (
 	holdsLooks = 10
 	holdsPause = 100 * time.Millisecond
@@ -62,7 +62,7 @@ func (n *Node) Status(ctx context.Context) Status {
 			defer cancel()
 		}
 		if !n.isAdmitted() || look > 0 && (n.allHold(holders) || !pause(looking, holdsPause)) {
-			break // a node that is not admitted has no part of the log, which it could ask
+			break // a node that is not admitted has no log to ask
 		}
 		info, err := n.streamInfo(looking)
 		if err != nil {
@@ -93,8 +93,8 @@ func (n *Node) Status(ctx context.Context) Status {
 	return st
 }
 
-// addHolders adds the peers that have a current copy of the stream: its leader, and those that
-// the leader hears and that lag behind in nothing.
+// addHolders adds the peers that have a current copy of the stream: its leader, and the peers
+// that the leader hears and that do not lag.
 func addHolders(holders map[string]bool, c *server.ClusterInfo) {
 	if c.Leader != "" {
 		holders[peerID(c.Leader)] = true
@@ -106,7 +106,7 @@ func addHolders(holders map[string]bool, c *server.ClusterInfo) {
 	}
 }
 
-// allHold reports whether this node, and the other members that live, are among the holders.
+// allHold reports whether this node and the other live members are among the holders.
 func (n *Node) allHold(holders map[string]bool) bool {
 	if !holders[peerID(n.c.Node)] {
 		return false

@@ -17,8 +17,8 @@ import (
 	"relay/db/replication"
 )
 
-// The one stream, the subject of its entries, and the one on which its leader tells them to
-// the nodes.
+// The one stream, the subject of its entries, and the subject on which its leader publishes
+// them to the nodes.
 const (
 	streamName = "relay"
 	inSubject  = "relay.log"
@@ -26,17 +26,17 @@ const (
 )
 
 const (
-	logAge = 24 * time.Hour // older entries go
-	// for so long the log knows an envelope again; the store proposes it for half a minute at most
+	logAge = 24 * time.Hour // older entries are dropped
+	// how long the log recognises an envelope; the store proposes it for half a minute at most
 	duplicates = 2 * time.Minute
 	logIDKey   = "relay_log" // in the metadata of the stream: the id of the log
 )
 
-// Each request waits so long for its answer. Then it is made again.
+// Each request waits so long for its answer, and is then repeated.
 const (
 	requestWait = 2 * time.Second
 	askAgain    = 250 * time.Millisecond
-	waitSilent  = time.Second // a wait that is shorter is not logged
+	waitSilent  = time.Second // a shorter wait is not logged
 )
 
 // streamConfig is the configuration of the stream of a log.
@@ -98,12 +98,12 @@ func (n *Node) ready(ctx context.Context) error {
 }
 
 // makeSure waits for the leader of the stream, and compares the stream with the log of the store,
-// which is attached. It tells ready the outcome.
+// which is attached. It passes the outcome to ready.
 func (n *Node) makeSure() {
 	if <-n.decided; !n.isAdmitted() {
 		return
 	}
-	var missing time.Time // since when the stream is known not to be there
+	var missing time.Time // since when the stream is known to be missing
 	began, saidClock := time.Now(), false
 	for {
 		err := n.checkStream(n.ctx)
@@ -165,7 +165,7 @@ func (n *Node) checkStream(ctx context.Context) error {
 	return fits(info.Config, want)
 }
 
-// fits compares what of a stream's configuration promises depend on.
+// fits compares the parts of a stream's configuration on which promises depend.
 func fits(have, want server.StreamConfig) error {
 	if have.Metadata[logIDKey] != want.Metadata[logIDKey] {
 		return fmt.Errorf("%w: it has the log %s, and the file of this node follows %s",

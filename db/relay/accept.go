@@ -3,7 +3,7 @@ package relay
 import "slices"
 
 // AcceptFrom says who may write to a Mecha (PROTOCOL §3, Who may write to me): addresses,
-// as in bob^demo, and whole crews, as in *^demo. An empty list lets nobody write, nil
+// as in bob^demo, and whole crews, as in *^demo. An empty list means nobody, nil
 // everybody.
 type AcceptFrom []string
 

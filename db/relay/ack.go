@@ -18,16 +18,14 @@ type Acknowledge struct {
 	// if the client did not say.
 	RetryAfter time.Duration
 	Nonce      NonceHash
-	// Learns is a verdict of the machine that accepted a final Status: discovery learns from it.
+	// Learns says that discovery learns from this final Status. The machine that accepted it decides that.
 	Learns bool
 }
 
-// When implements Write.
 func (a *Acknowledge) When() time.Time { return a.At }
 
 func (a *Acknowledge) setTime(at time.Time) { a.At = at }
 
-// Size implements Write.
 func (a *Acknowledge) Size() int { return 256 + len(a.Detail) }
 
 func (a *Acknowledge) kind() byte { return kindAcknowledge }
@@ -115,12 +113,10 @@ type MarkDelivered struct {
 	Nonce NonceHash
 }
 
-// When implements Write.
 func (m *MarkDelivered) When() time.Time { return m.At }
 
 func (m *MarkDelivered) setTime(at time.Time) { m.At = at }
 
-// Size implements Write.
 func (m *MarkDelivered) Size() int { return 128 }
 
 func (m *MarkDelivered) kind() byte { return kindMarkDelivered }
@@ -143,12 +139,10 @@ type DeliveredOutcome struct {
 // At: at most 500 of them, the earliest first. A server makes it when a message is due.
 type ExpireDue struct{ At time.Time }
 
-// When implements Write.
 func (e *ExpireDue) When() time.Time { return e.At }
 
 func (e *ExpireDue) setTime(at time.Time) { e.At = at }
 
-// Size implements Write.
 func (e *ExpireDue) Size() int { return 0 }
 
 func (e *ExpireDue) kind() byte     { return kindExpireDue }
@@ -161,12 +155,10 @@ type ExpireMessage struct {
 	ID MessageID
 }
 
-// When implements Write.
 func (e *ExpireMessage) When() time.Time { return e.At }
 
 func (e *ExpireMessage) setTime(at time.Time) { e.At = at }
 
-// Size implements Write.
 func (e *ExpireMessage) Size() int { return 256 }
 
 func (e *ExpireMessage) kind() byte { return kindExpireMessage }

@@ -41,17 +41,15 @@ const (
 
 // Act is the write that an operator makes. It applies another write, and notes in the
 // audit log who made it: both, or neither. Without another write it only notes What and
-// Detail. It is a write, and not a note of one process, so that each copy of the store
-// has the whole log.
+// Detail. It is a write, so that each copy of the store has the whole audit log.
 type Act struct {
 	At     time.Time
 	By     Actor
 	Write  Write  // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *SendMessage, *ExpireMessage, *ForgetLearned or nil
-	What   string // one of the words above; of a Write it follows from the Write
-	Detail string // for people; of a Write it follows from the Write
+	What   string // one of the acts above; with a Write it follows from the Write
+	Detail string // for people; with a Write it follows from the Write
 }
 
-// When implements Write.
 func (a *Act) When() time.Time {
 	if a.Write != nil {
 		return a.Write.When()
@@ -66,7 +64,6 @@ func (a *Act) setTime(at time.Time) {
 	}
 }
 
-// Size implements Write.
 func (a *Act) Size() int {
 	size := 256 + len(a.Detail)
 	if a.Write != nil {
@@ -90,7 +87,7 @@ func (a *Act) fields(f *form) {
 	if !f.reading || len(inner) == 0 {
 		return
 	}
-	if inner[0] == kindAct { // no program writes that, and it could nest without end
+	if inner[0] == kindAct { // no program writes that, and it could nest endlessly
 		f.fail("an act holds an act")
 		return
 	}

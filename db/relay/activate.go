@@ -13,12 +13,10 @@ type Activate struct {
 	Rules int64 // their version; at least 1
 }
 
-// When implements Write.
 func (a *Activate) When() time.Time { return a.At }
 
 func (a *Activate) setTime(at time.Time) { a.At = at }
 
-// Size implements Write.
 func (a *Activate) Size() int { return 64 }
 
 func (a *Activate) kind() byte { return kindActivate }
@@ -29,8 +27,8 @@ func (a *Activate) fields(f *form) {
 }
 
 // RulesOf returns the oldest rules of a log under which it may have a write, whose serial form
-// (AppendWrite) is form. A kind or a version that is added here must get the rules with which it
-// came: else a node writes it before the others can read it.
+// (AppendWrite) is form. A kind or a version that is added here must get the rules that
+// introduced it: else a node writes it before the others can read it.
 func RulesOf(w Write, form []byte) int64 {
 	if act, ok := w.(*Act); ok && act.Write != nil {
 		return max(RulesOf(act.Write, AppendWrite(nil, act.Write)), rulesOf(form))
@@ -45,5 +43,5 @@ func rulesOf(form []byte) int64 {
 	case kind <= kindUseNonce && version <= 1:
 		return 1
 	}
-	return math.MaxInt64 // it was forgotten here: better never than too early
+	return math.MaxInt64 // it is missing here: better never than too early
 }

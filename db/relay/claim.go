@@ -8,7 +8,7 @@ import (
 	"relay/db/strict"
 )
 
-// Limits of a claim (PROTOCOL §3, Claim), and the values of what a client leaves out.
+// Limits and defaults of a claim (PROTOCOL §3, Claim).
 const (
 	maxClaimed   = 100 // messages
 	minLease     = 5 * time.Second
@@ -17,9 +17,9 @@ const (
 	maxWorker    = 64 // characters
 )
 
-// ClaimMessages is the write by which one of several workers of a Mecha takes pending
-// messages for a while: until its lease ends, no other claim brings them (PROTOCOL §3,
-// Claim). Read must pass before the store takes it.
+// ClaimMessages is the write by which one of several workers of a Mecha leases pending
+// messages: until its lease ends, no other claim returns them (PROTOCOL §3, Claim). Read
+// must pass before the store takes it.
 type ClaimMessages struct {
 	At     time.Time
 	Key    KeyNumber
@@ -29,12 +29,10 @@ type ClaimMessages struct {
 	Nonce  NonceHash
 }
 
-// When implements Write.
 func (c *ClaimMessages) When() time.Time { return c.At }
 
 func (c *ClaimMessages) setTime(at time.Time) { c.At = at }
 
-// Size implements Write.
 func (c *ClaimMessages) Size() int { return 256 + (c.Limit-1)*messageShare }
 
 func (c *ClaimMessages) kind() byte { return kindClaimMessages }
@@ -48,7 +46,7 @@ func (c *ClaimMessages) fields(f *form) {
 	integer(f, &c.Nonce)
 }
 
-// A ClaimedMessage is a message that a claim has brought.
+// A ClaimedMessage is a message that a claim has returned.
 type ClaimedMessage struct {
 	*Message
 	LeaseUntil time.Time
@@ -98,19 +96,17 @@ func readClaimed(value []byte, limit *int64) error {
 	return nil
 }
 
-// EndAttempts is the write that gives messages back: those whose lease has run out or whose
-// deferral is over at At, at most 500, the earliest first. A server makes it when one is due.
+// EndAttempts is the write that frees the messages whose lease or deferral has ended at At:
+// at most 500, the earliest first. A server makes it when one is due.
 type EndAttempts struct {
 	At          time.Time
-	MaxAttempts int // a verdict: after so many attempts the message has failed; 0: never
+	MaxAttempts int // decided beforehand: after so many attempts the message has failed; 0 means never
 }
 
-// When implements Write.
 func (e *EndAttempts) When() time.Time { return e.At }
 
 func (e *EndAttempts) setTime(at time.Time) { e.At = at }
 
-// Size implements Write.
 func (e *EndAttempts) Size() int { return 0 }
 
 func (e *EndAttempts) kind() byte { return kindEndAttempts }

@@ -20,9 +20,9 @@ func (e *Entry) VisibleTo(viewer Address) bool {
 	return e.Visibility != CrewOnly || e.Address.Crew() == viewer.Crew()
 }
 
-// StoredProfile is a profile in the form in which the store keeps it. The machine
-// that accepts the profile makes the JSON once; all copies of the store keep the
-// same bytes.
+// StoredProfile is a profile in the form in which the store keeps it. The machine that
+// accepts the profile makes the JSON once, so that all copies of the store have the same
+// bytes.
 type StoredProfile struct {
 	Body       []byte // the profile as JSON, without its card
 	Card       []byte // the agent card that the profile came from; nil if none
@@ -61,12 +61,10 @@ type PutProfile struct {
 	Nonce    NonceHash
 }
 
-// When implements Write.
 func (p *PutProfile) When() time.Time { return p.At }
 
 func (p *PutProfile) setTime(at time.Time) { p.At = at }
 
-// Size implements Write.
 func (p *PutProfile) Size() int {
 	return 256 + len(p.Profile.Body) + len(p.Profile.Card) + len(p.Profile.AcceptFrom)
 }
@@ -86,20 +84,18 @@ func (p *PutProfile) fields(f *form) {
 	f.bool(&p.Profile.NoLearn)
 }
 
-// RemoveMecha is the write that removes a Mecha: its keys are revoked, its profile
-// is deleted, messages to it are refused. Its messages stay in the store, and the
-// Mecha has them again if it is registered again.
+// RemoveMecha is the write that removes a Mecha: its keys are revoked, its profile is
+// deleted, messages to it are refused. Its messages stay in the store; if the Mecha is
+// registered again, it has them again.
 type RemoveMecha struct {
 	At      time.Time
 	Address Address
 }
 
-// When implements Write.
 func (r *RemoveMecha) When() time.Time { return r.At }
 
 func (r *RemoveMecha) setTime(at time.Time) { r.At = at }
 
-// Size implements Write.
 func (r *RemoveMecha) Size() int { return 64 }
 
 func (r *RemoveMecha) kind() byte { return kindRemoveMecha }

@@ -10,7 +10,7 @@ import (
 // on it; its sentence may change.
 type Code string
 
-// The codes. Codes lists them with their meaning; package http gives each its status.
+// The codes. Codes lists them with their meaning; package http maps each to a status.
 const (
 	InvalidRequest        Code = "invalid_request"
 	InvalidJSON           Code = "invalid_json"

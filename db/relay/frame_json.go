@@ -22,8 +22,8 @@ type Frame struct {
 	Send SendFrame
 }
 
-// SendFrame is a message that comes in a frame, with what a request has in its headers. A
-// text is "" if the client left it out.
+// SendFrame is a message in a frame, with the values that a request has in its headers.
+// Omitted ones are "".
 type SendFrame struct {
 	Message        []byte // the message as JSON text, exactly as in the frame
 	IdempotencyKey string

@@ -2,7 +2,7 @@ package relay
 
 import "time"
 
-// Direction says which of a Mecha's messages a query wants.
+// Direction is a filter by direction, seen from a Mecha.
 type Direction int8
 
 // The directions.
@@ -12,7 +12,7 @@ const (
 	Out            // messages that the Mecha sent
 )
 
-// StateFilter says in which states a query wants messages. The zero value wants all.
+// StateFilter is a filter by state. The zero value matches all.
 type StateFilter int8
 
 // The filters.
@@ -27,13 +27,13 @@ const (
 	OnlyOverdue // pending although the AckBy has come
 )
 
-// PageBytes is how many bytes of payload a page of a history, or one claim, has. A single message may
-// have more.
+// PageBytes bounds the payloads on a page of a history, or of one claim. A single message may have
+// more.
 const PageBytes = 4 << 20
 
-// HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
-// Only Mecha and Limit are required. db.Inspector may leave Mecha out, to get the
-// messages of all.
+// HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History). Only Mecha
+// and Limit are required. With an Inspector, Mecha may be 0, for the messages of all
+// Mechas.
 type HistoryQuery struct {
 	Mecha        MechaNumber
 	Limit        int            // messages on the page
@@ -60,8 +60,8 @@ type Page struct {
 	// Next is the cursor of the next page. On an empty page it is the cursor of the
 	// query, "" if that had none.
 	Next MessageID
-	// Looked is how many rows were looked through for the page, including those that did not
-	// match. It is also set if the page comes with an error, because the work has been done.
+	// Looked is how many rows were read for the page, including those that did not match. It
+	// is also set if the page comes with an error, because the work has been done.
 	Looked int
 }
 
@@ -73,7 +73,7 @@ type StreamQuery struct {
 	PendingOnly bool     // leave out acknowledged messages
 	Limit       int      // messages
 	MaxBytes    int      // of payload; a first message that is longer is still returned
-	NoPayload   bool     // give records without payloads, and ignore MaxBytes
+	NoPayload   bool     // return records without payloads, and ignore MaxBytes
 }
 
 // StreamPage is the answer to a StreamQuery.
@@ -98,11 +98,10 @@ type ReceiptPage struct {
 	End     bool     // no further receipt had been committed
 }
 
-// ReturnQuery asks for a piece of the messages that have come back to a Mecha after a
-// deferral.
+// ReturnQuery asks for a piece of the messages that are free again after a deferral.
 type ReturnQuery struct {
 	Mecha  MechaNumber
-	After  Position // the piece begins after what came back at this position
+	After  Position // the piece begins after the message that was freed at this position
 	Before Position // only messages up to this position
 	Limit  int      // messages
 }
@@ -110,8 +109,8 @@ type ReturnQuery struct {
 // ReturnPage is the answer to a ReturnQuery. The messages have their payloads.
 type ReturnPage struct {
 	Messages []*Message
-	Upto     Position // all that came back up to this position is in Messages or was not wanted
-	End      bool     // nothing further had come back
+	Upto     Position // every message freed up to this position is in Messages or was not wanted
+	End      bool     // no further message had been freed
 }
 
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count).
@@ -120,5 +119,5 @@ type Inbox struct {
 	Oldest     MessageID // "" if no message is pending
 	Newest     MessageID // "" if no message is pending
 	ByPriority map[string]int
-	Looked     int // how many rows were looked through; also set if an error comes with it
+	Looked     int // how many rows were read; also set with an error
 }

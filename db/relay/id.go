@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// A Position is the place of a write in the commit order (PROTOCOL §1), and so of
-// the message or receipt that the write made. Positions only grow. The upper bits
-// are the Unix time in milliseconds at which the write was accepted. The lower
-// twelve bits tell apart the writes of one millisecond. So created_at needs no
-// column, time filters need no index, and created_at cannot decrease along the order.
+// A Position is the place of a write in the commit order (PROTOCOL §1), and so of the
+// message or receipt that the write made. Positions only grow. The upper bits are the
+// Unix time in milliseconds at which the write was accepted. The lower twelve bits
+// distinguish the writes of one millisecond. So created_at needs no column, time filters
+// need no index, and created_at cannot decrease along the order.
 type Position int64
 
-// PositionBits is how many bits of a position tell apart the writes of one millisecond.
+// PositionBits is how many bits of a position distinguish the writes of one millisecond.
 const PositionBits = 12
 
 // MaxPosition is the greatest position that has a time, in the year 2527.
 const MaxPosition = 1<<(44+PositionBits) - 1
 
-// PositionAt returns the first position of t's millisecond. Times before 1970 give 0,
-// and times after 2527 the first position of the last millisecond.
+// PositionAt returns the first position of t's millisecond. For times before 1970 it
+// returns 0, and for times after 2527 the first position of the last millisecond.
 func PositionAt(t time.Time) Position {
 	ms := t.UnixMilli()
 	return Position(min(max(ms, 0), 1<<44-1) << PositionBits)

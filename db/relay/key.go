@@ -39,7 +39,7 @@ type Key struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
 	RevokedAt  time.Time // zero: not revoked
-	Ended      bool      // it was revoked, or the store has noted that it expired, whatever the clock says later
+	Ended      bool      // it was revoked, or the store has noted that it expired; then the clock does not matter
 	LastUsedAt time.Time // as stored, up to about a minute late; zero: never
 	Broadcast  bool      // it may write to all crews (PROTOCOL §3, To a crew)
 	Secret     Secret    // "" if the key's own text signs
@@ -131,8 +131,8 @@ func DecodeSignature(s string) ([]byte, bool) {
 	return sig, err == nil && len(sig) == sha256.Size // the length, since the decoder skips line ends
 }
 
-// The form of keys and secrets: a prefix, 256 random bits in base62, and a checksum
-// over both. The checksum tells a typo from an unknown key, and lets secret scanners
+// The form of keys and secrets: a prefix, 256 random bits in base62, and a checksum over
+// both. The checksum distinguishes a typo from an unknown key, and lets secret scanners
 // verify a find.
 const (
 	keyPrefix    = "mk_"
@@ -184,7 +184,7 @@ type IssueKey struct {
 	Address    Address
 	Label      string
 	ExpiresAt  time.Time // zero: never
-	WithSecret bool      // give the key a signing secret of its own
+	WithSecret bool      // the key gets a separate signing secret
 	Broadcast  bool      // the key may write to all crews
 	// Replaces names a key of the same Mecha, which then ends at At + Overlap. ""
 	// replaces none. If Replaces is set, Address, Label (unless given), lifetime,
@@ -199,12 +199,10 @@ type IssueKey struct {
 	Secret Secret            // stored only if the key gets a signing secret
 }
 
-// When implements Write.
 func (i *IssueKey) When() time.Time { return i.At }
 
 func (i *IssueKey) setTime(at time.Time) { i.At = at }
 
-// Size implements Write.
 func (i *IssueKey) Size() int { return 512 }
 
 func (i *IssueKey) kind() byte { return kindIssueKey }
@@ -267,12 +265,10 @@ type RevokeKey struct {
 	ID KeyID
 }
 
-// When implements Write.
 func (r *RevokeKey) When() time.Time { return r.At }
 
 func (r *RevokeKey) setTime(at time.Time) { r.At = at }
 
-// Size implements Write.
 func (r *RevokeKey) Size() int { return 64 }
 
 func (r *RevokeKey) kind() byte { return kindRevokeKey }

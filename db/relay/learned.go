@@ -9,9 +9,9 @@ const (
 	MaxSearchWords  = 64
 )
 
-// A LearnedWord is what completed exchanges have taught about one word and one Mecha.
+// A LearnedWord is what completed exchanges show about one word and one Mecha.
 type LearnedWord struct {
-	Word   string    // as the analysis of package search gives it
+	Word   string    // as analysed by package search
 	Weight float64   // completed exchanges, each faded with the half-life, as of At; never below 0
 	At     time.Time // of the last exchange that was counted, to the hour
 	// Crews says from how many crews the exchanges came. Beyond CrewShare a crew adds
@@ -19,10 +19,10 @@ type LearnedWord struct {
 	Crews int
 }
 
-// Learned is all that is known of one Mecha: at most MaxLearnedWords words.
+// Learned is what discovery has learned about one Mecha: at most MaxLearnedWords words.
 type Learned struct {
 	Mecha     MechaNumber
-	Position  Position // of the last change, ascending, for following
+	Position  Position // of the last change; it ascends, so that a reader can follow
 	Exchanges float64  // the weight of the exchanges, as of At
 	At        time.Time
 	Words     []LearnedWord // in the order of the words; none if all were forgotten
@@ -42,25 +42,24 @@ const (
 	MinHalfLife     = time.Hour
 )
 
-// LearnedUnit is one exchange in the whole numbers by which is counted.
+// LearnedUnit is one exchange, in the fixed-point numbers of the counts.
 const LearnedUnit = 1 << 10
 
-// CountExchanges is the write that counts exchanges that have ended, in rounds: about Most of those
-// that waited when the present round began, of one Mecha after the other. If no round is under way,
-// it begins one. A server makes such writes soon after there are exchanges.
+// CountExchanges is the write that counts ended exchanges, in rounds: about Limit of the exchanges
+// that waited when the present round began, one Mecha after the other. Without a round, it begins
+// one. A server makes such writes soon after exchanges have ended.
 type CountExchanges struct {
 	At time.Time
-	// a verdict: the time in which the counts fade to one half; 0: nothing is learned, and they are removed uncounted
+	// decided beforehand: the time in which the counts fade to one half. 0 means that nothing is learned, and
+	// the exchanges are removed uncounted
 	HalfLife time.Duration
 	Limit    int
 }
 
-// When implements Write.
 func (c *CountExchanges) When() time.Time { return c.At }
 
 func (c *CountExchanges) setTime(at time.Time) { c.At = at }
 
-// Size implements Write.
 func (c *CountExchanges) Size() int { return c.Limit << 10 }
 
 func (c *CountExchanges) kind() byte { return kindCountExchanges }
@@ -78,12 +77,10 @@ type ForgetLearned struct {
 	Address Address
 }
 
-// When implements Write.
 func (l *ForgetLearned) When() time.Time { return l.At }
 
 func (l *ForgetLearned) setTime(at time.Time) { l.At = at }
 
-// Size implements Write.
 func (l *ForgetLearned) Size() int { return 64 << 10 }
 
 func (l *ForgetLearned) kind() byte { return kindForgetLearned }

@@ -19,10 +19,10 @@ type Mecha struct {
 	CreatedAt time.Time
 }
 
-// Name is the part of the address before the ^.
+// Name returns the part of the address before the ^.
 func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); return name }
 
-// Crew is the part of the address after the ^.
+// Crew returns the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
 // IsCrew reports whether the address names a whole crew, `*^<crew>` (PROTOCOL §3, To a
@@ -47,7 +47,7 @@ func ParseAddress(s string) (Address, error) {
 	return Address(s), nil
 }
 
-// ParseRecipient is ParseAddress that also takes the address of a whole crew, `*^<crew>`.
+// ParseRecipient is ParseAddress that also accepts the address of a whole crew, `*^<crew>`.
 func ParseRecipient(s string) (Address, error) {
 	if crew, ok := strings.CutPrefix(s, "*^"); ok && isAddressWord(crew) {
 		return Address(s), nil

@@ -19,11 +19,11 @@ const (
 
 var stateNames = [...]string{"queued", "delivered", "acknowledged", "expired"}
 
-// String is the state's name in the protocol.
+// String returns the state's name in the protocol.
 func (s State) String() string { return stateNames[s] }
 
-// Pending reports whether the recipient has still to acknowledge the message: it is
-// queued or delivered (PROTOCOL §1).
+// Pending reports whether the message is still to be acknowledged: it is queued or
+// delivered (PROTOCOL §1).
 func (s State) Pending() bool { return s <= Delivered }
 
 // Ack is the latest acknowledgement of a message, or report of progress.
@@ -54,7 +54,7 @@ type Message struct {
 	AcknowledgedAt time.Time // zero: not yet
 	ExpiresAt      time.Time // zero: never
 	InReplyTo      MessageID // the message that this one answers; "": none
-	AckBy          time.Time // the sender asked to be told if it is not acknowledged by then; zero: did not ask
+	AckBy          time.Time // the sender wants a receipt if it is not acknowledged by then, unless zero
 	Overdue        bool      // AckBy has come, and the message is pending
 	Trace          Trace
 	Ack            *Ack // nil: none
@@ -82,11 +82,11 @@ type Change struct {
 	Freed bool
 	// New is false for an acknowledgement that is repeated or refused, which changes nothing.
 	New bool
-	// Notice is set if the relay itself has something to tell the sender; then the state and
-	// the latest acknowledgement are as they were.
+	// Notice is set if the relay itself notifies the sender; then the state and the latest
+	// acknowledgement are unchanged.
 	Notice Notice
-	// Returned says that the message comes to the recipient's sockets again, because a deferral
-	// is over.
+	// Returned says that the message is redelivered to the recipient's sockets, because a
+	// deferral is over.
 	Returned bool
 }
 
@@ -98,15 +98,15 @@ type Notice int8
 const (
 	NoNotice       Notice = iota
 	NoticeOverdue         // the message was not acknowledged by its AckBy
-	NoticeFull            // the conversation that the message founded holds all the messages that it may
-	NoticeClaimed         // a worker of the recipient has a lease of it; not told to the sender
-	NoticeReturned        // a lease has run out, or a deferral is over; not told to the sender
+	NoticeFull            // the conversation that the message founded is full
+	NoticeClaimed         // a worker of the recipient has a lease of it; without a receipt for the sender
+	NoticeReturned        // a lease has run out, or a deferral is over; without a receipt for the sender
 	NoticeSpent           // the relay has acknowledged it as failed, because its attempts are spent
 )
 
 var noticeNames = [...]string{"", "overdue", "conversation_full", "claimed", "returned", "attempts_spent"}
 
-// String is the notice's name in the protocol; "" for NoNotice.
+// String returns the notice's name in the protocol, or "" for NoNotice.
 func (n Notice) String() string { return noticeNames[n] }
 
 // Known reports whether this program knows the notice; NoNotice is known.

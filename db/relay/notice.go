@@ -2,36 +2,33 @@ package relay
 
 import "time"
 
-// NoteOverdue is the write that tells senders of pending messages whose AckBy has come at
-// At: of at most 500 messages, the earliest first. A server makes it when one is due.
+// NoteOverdue is the write that notifies the senders of pending messages whose AckBy has
+// come at At: at most 500 messages, the earliest first. A server makes it when one is
+// due.
 type NoteOverdue struct{ At time.Time }
 
-// When implements Write.
 func (o *NoteOverdue) When() time.Time { return o.At }
 
 func (o *NoteOverdue) setTime(at time.Time) { o.At = at }
 
-// Size implements Write.
 func (o *NoteOverdue) Size() int { return 0 }
 
 func (o *NoteOverdue) kind() byte     { return kindNoteOverdue }
 func (o *NoteOverdue) fields(f *form) { f.time(&o.At) }
 
-// NoteFull is the write that tells the founder of a conversation that it holds all the
-// messages that it may. A server makes it after it has refused a message for that. Only the
-// first one for a conversation has an effect.
+// NoteFull is the write that notifies the founder of a conversation that the conversation
+// is full. A server makes it after it has refused a message for that. Only the first one
+// for a conversation has an effect.
 type NoteFull struct {
 	At           time.Time
 	Key          KeyNumber // of the sender who was refused: the write takes its turns
 	Conversation int64     // the number of the conversation in the store
 }
 
-// When implements Write.
 func (n *NoteFull) When() time.Time { return n.At }
 
 func (n *NoteFull) setTime(at time.Time) { n.At = at }
 
-// Size implements Write.
 func (n *NoteFull) Size() int { return 128 }
 
 func (n *NoteFull) kind() byte { return kindNoteFull }

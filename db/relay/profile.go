@@ -29,11 +29,11 @@ const (
 // visibilityNumbers are the numbers that schema.sql gives the visibilities.
 var visibilityNumbers = map[Visibility]int64{"": 0, Public: 0, CrewOnly: 1, Unlisted: 2}
 
-// Number is the number of a visibility in the store.
+// Number returns the number of a visibility in the store.
 func (v Visibility) Number() int64 { return visibilityNumbers[v] }
 
 // Profile is a Mecha's description of itself (PROTOCOL §5, Profile). All fields are
-// optional. Check tells their limits.
+// optional. Check checks their limits.
 type Profile struct {
 	DisplayName string   `json:"display_name,omitempty"`
 	Description string   `json:"description,omitempty"`
@@ -41,14 +41,14 @@ type Profile struct {
 	Version     string   `json:"version,omitempty"`
 	Tags        []string `json:"tags,omitempty"` // "travel/flights" is a child of "travel"
 	Examples    []string `json:"examples,omitempty"`
-	// nil: those of the card; empty: none, even if the card has some
+	// nil: as in the card; empty: none, even if the card has some
 	Skills       []Skill           `json:"skills,omitzero"`
 	Languages    []string          `json:"languages,omitempty"`
 	MessageTypes []string          `json:"accepts_message_types,omitempty"`
 	Links        map[string]string `json:"links,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
-	// after so many attempts at a message the relay gives it up; 0: as the server says
+	// after so many attempts at a message the relay gives it up; 0: the server's setting
 	MaxAttempts int             `json:"max_attempts,omitempty"`
 	AcceptFrom  AcceptFrom      `json:"accept_from,omitzero"` // nil: all may write to the Mecha
 	Learn       *bool           `json:"learn,omitempty"`      // false: discovery learns nothing about the Mecha; nil: true
@@ -109,12 +109,12 @@ const maxReply = 1 << 10
 // are ignored. Errors: InvalidJSON, InvalidRequest naming the field, PayloadTooLarge
 // (over 64 KiB).
 //
-// Some bytes do not count towards the size: the fields that the relay adds to a
-// profile that it returns, with the line feed at its end, and the fields that say the
-// same as the card. So a client can put back a profile that it has read.
+// Some bytes do not count towards the size: the fields that the relay adds to a returned
+// profile, with the line feed at its end, and the fields that equal the card's. So a
+// client can write back a profile that it has read.
 func ReadProfile(body []byte) (Profile, error) {
 	var p Profile
-	if len(body) > 2*maxProfile+maxReply { // too long whatever the card says
+	if len(body) > 2*maxProfile+maxReply { // too long with any card
 		return p, errProfileTooLarge()
 	}
 	added, sizes := 0, map[string]int{} // bytes of the relay's own fields; bytes of each field with its name
@@ -178,8 +178,8 @@ func wrongType[S any](err error, prefix string, body []byte) error {
 	return FieldErrorf(InvalidRequest, prefix+field, "cannot be of the JSON type %s", kind)
 }
 
-// wrongSkill finds the skill with the wrong type, because encoding/json does not
-// tell its index.
+// wrongSkill finds the skill with the wrong type, because encoding/json does not return
+// its index.
 func wrongSkill[S any](body []byte, field string) string {
 	var v struct {
 		Skills []json.RawMessage `json:"skills"`
@@ -198,8 +198,8 @@ func wrongSkill[S any](body []byte, field string) string {
 	return field
 }
 
-// takeCard copies the fields that the profile leaves out from its card. It returns
-// the names of the fields that say the same as the card.
+// takeCard copies the fields that the profile leaves out from its card. It returns the
+// names of the fields that equal the card's.
 func (p *Profile) takeCard() (copied []string, err error) {
 	var c agentCard
 	if err := json.Unmarshal(p.Card, &c); err != nil {

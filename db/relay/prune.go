@@ -2,29 +2,26 @@ package relay
 
 import "time"
 
-// PruneMessages is the write that removes messages (PROTOCOL §8), with all that
-// belongs to them: payloads, receipts, places in mailboxes. It looks at the next Most
-// messages of an order, after a place in it and before another. Without ExpiredBefore that
-// is the commit order. With it, the write looks at expired messages alone, in the order of
-// their ExpiresAt.
+// PruneMessages is the write that removes messages (PROTOCOL §8), with their payloads,
+// receipts and places in mailboxes. It examines the next Limit messages of an order,
+// between two places in it. Without ExpiredBefore that is the commit order. With it, the
+// write examines only expired messages, in the order of their ExpiresAt.
 //
-// A message stays if it is younger than 24 hours and has an Idempotency-Key, if its
-// latest receipt is a moment old, or if it is due to expire, which comes first.
+// A message stays if it is younger than 24 hours and has an Idempotency-Key, if its latest
+// receipt is very recent, or if it is due to expire, which comes first.
 type PruneMessages struct {
 	At            time.Time
 	After         Position  // with ExpiredBefore: among the messages that expired at ExpiredAfter
 	Before        Position  // exclusive; with ExpiredBefore it does not count
 	ExpiredAfter  time.Time // the ExpiresAt of the message at After
 	ExpiredBefore time.Time // exclusive; zero: the write goes by the commit order
-	Limit         int       // messages to look at; the accepting machine chooses it by its speed
+	Limit         int       // messages to examine; the accepting machine chooses it by its speed
 }
 
-// When implements Write.
 func (p *PruneMessages) When() time.Time { return p.At }
 
 func (p *PruneMessages) setTime(at time.Time) { p.At = at }
 
-// Size implements Write.
 func (p *PruneMessages) Size() int { return 0 }
 
 func (p *PruneMessages) kind() byte { return kindPruneMessages }
@@ -42,7 +39,7 @@ func (p *PruneMessages) fields(f *form) {
 type Pruned struct {
 	Messages int   // how many were removed
 	Bytes    int64 // of their payloads
-	Kept     int   // how many were looked at and must stay for now
+	Kept     int   // how many were examined and must stay for now
 	// More says that the write stopped early. The next one continues with After and
 	// ExpiredAfter.
 	More         bool
@@ -52,25 +49,23 @@ type Pruned struct {
 
 // PruneUnused is the write that removes what removed messages leave behind: the parties
 // of conversations in which nobody has sent since, words that no message has, ended keys
-// and removed Mechas to which no message refers, and old nonces. It goes through the
-// tables by the numbers of their rows, a part of each.
+// and removed Mechas to which no message refers, and old nonces. It examines a part of
+// each table, in the order of the rows' numbers.
 type PruneUnused struct {
 	At time.Time
 	// conversations whose last message was removed before this time end; likewise keys and Mechas, a day later at the
 	// earliest
 	EmptySince time.Time
-	Words      int64 // words after this number are looked at
+	Words      int64 // words after this number are examined
 	Keys       int64 // likewise for keys
 	Mechas     int64 // likewise for Mechas
-	Limit      int   // rows of each table to look at
+	Limit      int   // rows of each table to examine
 }
 
-// When implements Write.
 func (p *PruneUnused) When() time.Time { return p.At }
 
 func (p *PruneUnused) setTime(at time.Time) { p.At = at }
 
-// Size implements Write.
 func (p *PruneUnused) Size() int { return 0 }
 
 func (p *PruneUnused) kind() byte { return kindPruneUnused }
@@ -86,6 +81,6 @@ func (p *PruneUnused) fields(f *form) {
 
 // PrunedUnused is the outcome of a PruneUnused.
 type PrunedUnused struct {
-	More                bool  // there are rows that were not looked at
+	More                bool  // there are rows that were not examined
 	Words, Keys, Mechas int64 // where the next write continues
 }

@@ -17,17 +17,17 @@ func (m *Message) IsReplyTo(q *Message) bool {
 // ReplyQuery asks for the reply to a message.
 type ReplyQuery struct {
 	Question *Message
-	// After leaves out what came up to there in the conversation: an earlier answer to this
-	// query has looked at it. Zero: nothing.
+	// After is the position up to which an earlier answer to this query has searched the
+	// conversation; 0 for a new search.
 	After Position
 }
 
 // ReplyFound is the answer to a ReplyQuery.
 type ReplyFound struct {
-	Reply  *Message // with its payload; nil: none was found
-	Looked int      // how many rows the search has looked through
-	// More says that the conversation has more messages than one search looks through. The
-	// next one continues after Upto.
+	Reply  *Message // with its payload, or nil
+	Looked int      // how many rows the search has read
+	// More says that the conversation has more messages than one search reads. The next
+	// one continues after Upto.
 	More bool
 	Upto Position
 }

@@ -75,7 +75,7 @@ type SearchResult struct {
 	AsOf           int64 // the revision up to which the index had the store's changes
 	RankingVersion string
 	// Words are the different words of the query, corrected, as the analysis gives them: at
-	// most MaxSearchWords. By them discovery learns (PROTOCOL §5, Learning).
+	// most MaxSearchWords. Discovery learns by these words (PROTOCOL §5, Learning).
 	Words []string
 	// Partial says that the time limit ended the search early. Hits may be missing,
 	// and counts are too low.
@@ -122,9 +122,9 @@ type Explanation struct {
 	Exact    string  `json:"exact"`    // "address", "name" or "skill" if the query is exactly that
 	Coverage float64 `json:"coverage"` // the share of the query's weight that matched
 	Online   bool    `json:"online"`
-	// Learned is the part of Raw that completed exchanges have added, and Exchanges how
-	// many of the Mecha's there are that have not faded (PROTOCOL §5, Learning). Exchanges
-	// is 0 if they add nothing.
+	// Learned is the part of Raw that completed exchanges have added, and Exchanges is how
+	// many of the Mecha's exchanges have not faded (PROTOCOL §5, Learning). Exchanges is 0
+	// if they add nothing.
 	Learned   float64           `json:"learned"`
 	Exchanges float64           `json:"exchanges"`
 	Words     []WordExplanation `json:"words"`
@@ -150,5 +150,5 @@ type SaveSearch struct {
 	Nonce  NonceHash
 }
 
-// JoinWords returns the form in which a file has the words of a search; "" for none.
+// JoinWords returns the words of a search as the file stores them, or "".
 func JoinWords(words []string) string { return strings.Join(words, "\n") }

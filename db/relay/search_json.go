@@ -39,7 +39,6 @@ type searchBody struct {
 // oneOrMore is a list of strings. In JSON, a single string stands for a list of one.
 type oneOrMore []string
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (o *oneOrMore) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// The values of fields that a sender leaves out (PROTOCOL §3, Send).
+// The defaults of optional fields (PROTOCOL §3, Send).
 const (
 	DefaultVersion  = "1.0"
 	DefaultType     = "message"
 	DefaultPriority = "normal"
 )
 
-// MaxWordBytes is the most bytes of a text that the store keeps as a word: those of
-// a message type of 64 characters, each of which takes up to 4 bytes in UTF-8.
+// MaxWordBytes is the most bytes of a text that the store keeps as a word: a message type
+// has 64 characters, each of up to 4 bytes in UTF-8.
 const MaxWordBytes = maxType * utf8.UTFMax
 
 // Limits of the fields of a message and of an acknowledgement (PROTOCOL §3).
@@ -52,8 +52,8 @@ type SendMessage struct {
 	CorrelationID string         // "": none
 	ExpiresAt     time.Time      // zero: never
 	InReplyTo     MessageID      // the message that this one answers; "": none
-	AckBy         time.Time      // if the message is not acknowledged by then, the sender is told; zero: never
-	// how many messages the conversation may hold, which this one must found; 0: ConversationLimit
+	AckBy         time.Time      // the sender gets a receipt if it is not acknowledged by then; zero: never
+	// message limit of the conversation that this message founds; 0 means ConversationLimit
 	MaxMessages   int
 	Trace         Trace  // kept and handed on, never interpreted
 	Payload       []byte // a JSON object, kept byte for byte
@@ -63,28 +63,29 @@ type SendMessage struct {
 	Idempotency   IdempotencyKey // zero: none
 	SearchID      SearchID       // the search by which the sender found the recipient; "": none
 
-	// The fields below are verdicts of the machine that accepted the request. All
-	// copies of the store must judge by the same ones.
+	// The machine that accepted the request has decided the fields below. All copies of
+	// the store must use the same values.
 
 	OnlyReplay bool // the nonce was used before: only a stored answer to the Idempotency-Key may be given
 	DiskFull   bool // the disk has no room: likewise
-	MaxPending int  // how many messages may be pending for the recipient; 0: no limit
-	// ConversationLimit is how many messages a conversation may hold whose founder has set
-	// no limit; 0: any number.
+	MaxPending int  // how many messages may be pending for the recipient; 0 means no limit
+	// ConversationLimit is the message limit of conversations whose founder has set none;
+	// 0 means no limit.
 	ConversationLimit int
-	MaxBroadcast      int // to how many Mechas a message to a crew may go; 0: there are no such messages
-	MaxBroadcastBytes int // how many bytes their payloads may have together
-	// Sought are the words of the search in SearchID, if it is the sender's and listed the
-	// recipient; else nil.
+	MaxBroadcast      int // maximum number of recipients of a message to a crew; 0 disables such messages
+	MaxBroadcastBytes int // maximum bytes of its payloads together
+	// Sought has the words of the search SearchID, if the search is the sender's and
+	// listed the recipient; else nil.
 	Sought []string
 }
 
 // Trace has the headers by which programs follow a request through several services (W3C
-// Trace Context). "" is a header that the sender left out.
+// Trace Context). An omitted header is "".
 type Trace struct{ Parent, State string }
 
 // Keep takes the headers of a request. A header that is longer than 512 characters, or
-// that has others than printable ASCII, is left out: a send does not fail for it.
+// that has non-printable or non-ASCII characters, is left out: a send does not fail for
+// it.
 func (t *Trace) Keep(parent, state string) {
 	if !isHeader(parent) || parent == "" {
 		return // a tracestate has no meaning of its own
@@ -103,12 +104,10 @@ func isHeader(s string) bool {
 	return len(s) <= maxTrace
 }
 
-// When implements Write.
 func (m *SendMessage) When() time.Time { return m.At }
 
 func (m *SendMessage) setTime(at time.Time) { m.At = at }
 
-// Size implements Write.
 func (m *SendMessage) Size() int {
 	if m.To.IsCrew() {
 		return min(m.MaxBroadcast*max(len(m.Payload)+512, messageShare), m.MaxBroadcastBytes)
@@ -116,9 +115,9 @@ func (m *SendMessage) Size() int {
 	return len(m.Payload) + 512
 }
 
-// messageShare is the size that each further message of a job counts as at least. A transaction is
-// bounded by its jobs, and by 16 KiB for each of them; a message to a crew and a claim are one job
-// with many messages.
+// messageShare is the minimum size of each further message of a job. A transaction is bounded by
+// its jobs, and by 16 KiB for each of them; a message to a crew and a claim are one job with many
+// messages.
 const messageShare = 16 << 10
 
 func (m *SendMessage) kind() byte { return kindSendMessage }
@@ -160,9 +159,9 @@ type Sent struct {
 	Conversation ConversationID
 	CreatedAt    time.Time
 	Recipient    MechaNumber // 0 for a message to a crew
-	IDs          []MessageID // of a message to a crew: those of all its messages, of which ID is the first; else nil
+	IDs          []MessageID // of a message to a crew: the ids of all its messages, of which ID is the first; else nil
 	Ahead        int         // how many messages were pending for the recipient before this one
-	// with the error ConversationFull: the number of the conversation, if its founder is still to be told
+	// with the error ConversationFull: the number of the conversation, if its founder has no receipt yet
 	Full     int64
 	Replayed bool // this is the stored answer to an earlier request with the same Idempotency-Key
 }
@@ -171,9 +170,9 @@ type Sent struct {
 // that came with it (PROTOCOL §3, Idempotency-Key). db.DB.IdempotencyKey makes it.
 type IdempotencyKey struct{ Key, Body int64 }
 
-// Validate fills in the defaults and PayloadSHA256, and checks the fields that a
-// sender sets, except that it does not ask the store whether the recipient and the
-// conversation exist. Each error names the field: InvalidRequest, InvalidTime.
+// Validate fills in the defaults and PayloadSHA256, and checks the fields that a sender
+// sets, but not whether the recipient and the conversation exist. Each error names the
+// field: InvalidRequest, InvalidTime.
 func (m *SendMessage) Validate() error {
 	setDefault(&m.Version, DefaultVersion)
 	setDefault(&m.Type, DefaultType)
@@ -224,8 +223,8 @@ func setDefault(s *string, value string) {
 	}
 }
 
-// isPrintable reports whether s is UTF-8 of up to most characters, none of which is a control
-// character (C0, DEL, C1).
+// isPrintable reports whether s is UTF-8 of up to limit characters, none of which is a
+// control character (C0, DEL, C1).
 func isPrintable(s string, limit int) bool {
 	if len(s) > limit*utf8.UTFMax || !utf8.ValidString(s) {
 		return false

@@ -98,23 +98,23 @@ func (m *SendMessage) setExpiry(expires string, ttl int64) (err error) {
 	return nil
 }
 
-// readWhole reads an optional member that is a whole number from 1 to most. of says of
-// what, as in "seconds ". null and "" leave *to unchanged.
+// readWhole reads an optional member that is a whole number from 1 to limit. of names the
+// unit, as in "seconds ". null and "" leave *to unchanged.
 func readWhole(name string, value []byte, of string, limit int64, to *int64) error {
 	return readRange(name, value, of, 1, limit, to)
 }
 
-// readRange is readWhole for a number from least on.
-func readRange(name string, value []byte, of string, from, limit int64, to *int64) error {
+// readRange is readWhole for a number from least to limit.
+func readRange(name string, value []byte, of string, least, limit int64, to *int64) error {
 	if strict.IsNull(value) || string(value) == `""` {
 		return nil
 	}
 	n, ok := strict.Int(value)
-	if !ok || n < from || n > limit {
+	if !ok || n < least || n > limit {
 		if of != "" {
 			of = "of " + of
 		}
-		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom %d to %d", of, from, limit)
+		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom %d to %d", of, least, limit)
 	}
 	*to = n
 	return nil

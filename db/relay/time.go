@@ -132,7 +132,7 @@ func FormatTime(t time.Time) string {
 	return string(AppendTime(buf[:0], t))
 }
 
-// UnixMilli turns Unix milliseconds into a time in UTC. 0 gives the zero time.
+// UnixMilli converts Unix milliseconds to a time in UTC, and 0 to the zero time.
 func UnixMilli(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -140,8 +140,8 @@ func UnixMilli(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// MilliOf turns a time into Unix milliseconds and drops the rest of the fraction. The
-// zero time gives 0.
+// MilliOf converts a time to Unix milliseconds, without the rest of the fraction, and the
+// zero time to 0.
 func MilliOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

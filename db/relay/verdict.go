@@ -10,7 +10,7 @@ import (
 type Verdict struct {
 	Code  VerdictCode
 	Text  string    // a sentence for people
-	Since time.Time // since when it has been so; zero: it is not known, or has always been so
+	Since time.Time // since when it has been so; zero if that is not known, or always
 }
 
 // VerdictCode is the name of a Verdict for machines.
@@ -37,7 +37,7 @@ const (
 // A Situation is what is known of a message and its recipient.
 type Situation struct {
 	Message *Message
-	Answer  *Message // nil: none
+	Answer  *Message // or nil
 
 	RecipientGone bool      // it was removed, or has no valid key
 	Hidden        bool      // the asker may not know whether the recipient listens
@@ -45,17 +45,17 @@ type Situation struct {
 	LastSeen      time.Time // zero: never
 	Ahead         int       // messages that are pending before this one
 
-	Until    time.Time // the end of a lease or a deferral that runs; zero: none does
+	Until    time.Time // the end of the present lease or deferral, or zero
 	Since    time.Time // when that began
 	Claimed  bool      // it is a lease
-	Worker   string    // the name that its holder gave; "" if none, or if it must not be shown
-	Begun    time.Time // when the attempt began, if it is not the first: no word before that counts
-	PushedAt time.Time // when the message was last written to a socket; zero: that is not recorded
-	Sockets  int       // to how many it was written in all
+	Worker   string    // the name that its holder gave; "" without one, or if it must not be shown
+	Begun    time.Time // when the attempt began, if it is not the first; earlier statuses do not count
+	PushedAt time.Time // when the message was last written to a socket, or zero
+	Sockets  int       // to how many sockets it was written
 	HadAt    time.Time // when its recipient last claimed it, or marked it as delivered; zero: never
 }
 
-// Decide returns the verdict: that of the first rule that holds.
+// Decide returns the verdict of the first rule that holds.
 func Decide(s *Situation) Verdict {
 	for _, rule := range rules {
 		if rule.holds(s) {
@@ -77,8 +77,8 @@ type rule struct {
 	say   func(*Situation) (since time.Time, text string)
 }
 
-// rules are the reasons, in the order in which people want to hear them. Of a message that
-// was acknowledged, nothing is said about the recipient's presence.
+// rules are the reasons, in the order in which people want to hear them. The rules of an
+// acknowledged message say nothing about the recipient's presence.
 var rules = []rule{
 	{VerdictRecipientGone,
 		func(s *Situation) bool { return s.RecipientGone && s.Message.State.Pending() },
@@ -91,7 +91,7 @@ var rules = []rule{
 			return s.Message.ExpiresAt, fmt.Sprintf("The message expired at %s, before %s acknowledged it%s.",
 				clock(s.Message.ExpiresAt), s.Message.To, prefixed(": ", WhyExpired(s)))
 		}},
-	{VerdictFailed, // or VerdictRejected: the word of the acknowledgement
+	{VerdictFailed, // or VerdictRejected: the status of the acknowledgement
 		func(s *Situation) bool {
 			return s.Message.State == Acknowledged && (s.Message.Ack.Status == "failed" || s.Message.Ack.Status == "rejected")
 		},
@@ -187,7 +187,7 @@ func waiting(n int) string {
 	return count(n, "message") + " before it wait, too"
 }
 
-// lastWord tells of the latest acknowledgement of a message.
+// lastWord describes the latest acknowledgement of a message.
 func lastWord(m *Message) string {
 	return fmt.Sprintf("%s reported %s%s at %s", m.To, m.Ack.Status, because(m.Ack.Detail), clock(m.Ack.At))
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// A Write is a change to the store as a value of numbers and bytes, its time
-// included. The effect of a write depends on the store's state and on this value
-// alone. So the same writes in the same order make the same store, on any machine and
-// at any time. A decision that depends on the accepting machine (its disk, its
-// settings, the nonces it remembers) is part of the value, as a verdict.
+// A Write is a change to the store as a value of numbers and bytes, its time included.
+// The effect of a write depends on the store's state and on this value alone. So the same
+// writes in the same order make the same store, on any machine and at any time. A
+// decision that depends on the accepting machine (its disk, its settings, the nonces it
+// remembers) is part of the value.
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
@@ -21,9 +21,9 @@ import (
 // *CountExchanges, *UseNonce and *Activate.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
-	// When is the time of the write. The store evaluates the write at this time, not at its own clock's.
+	// When returns the time of the write. The store evaluates the write at this time, not at its own clock's.
 	When() time.Time
-	// Size is roughly the bytes that the write adds to a transaction.
+	// Size returns roughly the bytes that the write adds to a transaction.
 	Size() int
 
 	kind() byte
@@ -31,8 +31,8 @@ type Write interface {
 	setTime(time.Time)
 }
 
-// SetTime sets the time of a write: that of its place in a log, by which all copies of
-// the store decides on it. The write must not have been handed to a store.
+// SetTime sets the time of a write to the time of its entry in a log, at which all copies
+// of the store evaluate it. The write must not have been handed to a store.
 func SetTime(w Write, at time.Time) { w.setTime(at) }
 
 // The numbers of the kinds in the serial form. The number of a kind never changes.
@@ -61,13 +61,12 @@ const (
 	Kinds = 21 // numbers, from 0, which is none
 )
 
-// KindOf returns the number of a write's kind, which is less than Kinds.
+// KindOf returns the number of a write's kind, less than Kinds.
 func KindOf(w Write) int { return int(w.kind()) }
 
-// writeVersion is the newest version of the serial form. A program that reads
-// a version or a kind that it does not know must stop: it must not leave out a write
-// that other copies of the store have applied. A newer version, and a newer kind, has a place
-// in RulesOf.
+// writeVersion is the newest version of the serial form. A program that reads a version or a
+// kind that it does not know must stop: it must not leave out a write that other copies of
+// the store have applied. RulesOf must list each newer version and kind.
 //
 // A write has the oldest version that can hold it: fields that a version has added are left
 // out if all of them are zero. So a write that does not use them has the bytes that it had
@@ -120,7 +119,7 @@ func NewWrite(kind int) Write {
 func AppendWrite(b []byte, w Write) []byte {
 	f := form{bytes: append(b, w.kind(), 1), version: 1}
 	w.fields(&f)
-	if needed := f.version; needed > 1 { // again, since fields of the versions between were left out
+	if needed := f.version; needed > 1 { // again, since fields of the versions in between were left out
 		f = form{bytes: append(b, w.kind(), needed), version: needed}
 		w.fields(&f)
 	}
@@ -171,8 +170,8 @@ type form struct {
 	err     error // the first fault while reading
 }
 
-// since reports whether the fields follow that a version has added. Those of a write that is
-// written do so if used, which says that one of them is not zero.
+// since reports whether the fields that a version has added follow. When a write is written,
+// they follow if used, which says that one of them is not zero.
 func (f *form) since(version byte, used bool) bool {
 	if !f.reading && used {
 		f.version = max(f.version, version)

@@ -84,11 +84,11 @@ var ErrPlain = errors.New("is a plain file: it belongs to no cluster")
 
 func errPlain(path string) error { return fmt.Errorf("%s %w", path, ErrPlain) }
 
-// leaveLog removes what makes a file a copy of a log, in a transaction of the caller.
+// leaveLog makes a copy of a log a plain file, in a transaction of the caller.
 func leaveLog(c *sqlite.Conn) error {
 	for _, statement := range []string{
 		"UPDATE setting SET value = max(value, (SELECT last FROM replica)) WHERE name = 'last_position'",
-		// the ring of nonces, which has another mark, then counts as one that lacks some
+		// then the ring of nonces, which has another mark, counts as incomplete
 		"UPDATE setting SET value = randomblob(16) WHERE name = 'start'",
 		"DELETE FROM nonce_page",
 		"DELETE FROM entry_nonce", "DELETE FROM origin", "DELETE FROM replica",

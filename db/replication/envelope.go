@@ -11,16 +11,16 @@ import (
 
 // An Envelope is an entry of a log: writes that one node has proposed together, in their
 // order. A node gives each of its envelopes the next number. So an envelope that the log
-// has twice, because the node did not learn that it had it already, is applied once.
+// has twice, because the node did not learn of the first time, is applied once.
 type Envelope struct {
-	Log     file.LogID // the log that it was made for
+	Log     file.LogID // the log for which it was made
 	Origin  Origin
 	Counter uint64 // from 1; the envelopes of one origin are applied in this order
 	Writes  []relay.Write
 }
 
-// Origin names one run of a node, from its start to its end. It is random, because a node
-// that starts again does not know which number it gave out last.
+// Origin names one run of a node, from its start to its end. It is random, because a
+// restarted node does not know which number it used last.
 type Origin [8]byte
 
 // EnvelopeVersion is the version of the serial form. A program that reads another one must
@@ -96,5 +96,5 @@ func readUvarint(data []byte) (n uint64, rest []byte, ok bool) {
 	return n, data[size:], true
 }
 
-// ID is the name of an envelope in the log, the same each time that it is proposed.
+// ID returns the name of an envelope in the log, the same each time that it is proposed.
 func (o Origin) ID(counter uint64) string { return fmt.Sprintf("%x-%d", o[:], counter) }

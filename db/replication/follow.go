@@ -22,16 +22,16 @@ type Follower struct {
 	entries  chan []Entry  // the writer's goroutine receives them
 	next     uint64        // the number of the next entry; only run uses it
 	Again    time.Duration // the pause after Follow has ended by an error
-	lost     bool          // that the log cannot be followed is logged; only run uses it
-	MaxBatch int           // ops in a transaction
+	lost     bool          // it is logged that the log cannot be followed; only run uses it
+	MaxBatch int           // jobs in a transaction
 
 	// Only the writer's goroutine uses the fields below.
 
 	waiting []Entry            // received, and not in batch
-	batch   []engine.QueuedJob // the ops of the entries that are applied next
-	retry   time.Time          // not before this, because this machine could not apply batch; zero: it could
+	batch   []engine.QueuedJob // the jobs of the entries that are applied next
+	retry   time.Time          // not before this, if this machine could not apply batch; else zero
 
-	stuck atomic.Pointer[error] // why this machine could not apply batch; nil: it could
+	stuck atomic.Pointer[error] // why this machine could not apply batch, or nil
 }
 
 const (
@@ -77,7 +77,7 @@ func (f *Follower) close() {
 }
 
 // Deliver hands entries to the writer, and waits while the writer has enough of them. It
-// leaves out those that the writer has already. Error: a gap.
+// leaves out entries that the writer already has. Error: a gap.
 func (f *Follower) Deliver(entries []Entry) error {
 	for len(entries) > 0 && entries[0].Number < f.next {
 		entries = entries[1:]
@@ -104,7 +104,7 @@ func (f *Follower) Deliver(entries []Entry) error {
 	return nil
 }
 
-// take returns the ops of the entries that are to be applied next; none if
+// take returns the jobs of the entries that are to be applied next. It returns none if
 // this machine cannot apply them for now. At an entry that cannot be read the store stops,
 // once all entries before it are applied: so all copies stop at the same one. Only the
 // writer's goroutine may call it.
@@ -117,7 +117,7 @@ func (f *Follower) take() []engine.QueuedJob {
 		e := f.waiting[0]
 		jobs, err := f.jobsOf(e)
 		switch {
-		case err != nil && len(f.batch) > 0: // those before it are applied first, and the next take finds it again
+		case err != nil && len(f.batch) > 0: // earlier entries are applied first; the next take finds it again
 			return f.batch
 		case err != nil:
 			f.w.Fail(fmt.Errorf("%s: entry %d of the log cannot be applied: %w", f.w.Path, e.Number, err))
@@ -143,8 +143,8 @@ func (f *Follower) receive() bool {
 	}
 }
 
-// jobsOf makes the ops of an entry: one that begins it, and one for each write. Those of an
-// envelope of this node finish the jobs that wait for it.
+// jobsOf makes the jobs of an entry: one that begins it, and one for each write. The jobs
+// of this node's own envelope finish the jobs that wait for it.
 func (f *Follower) jobsOf(e Entry) ([]engine.QueuedJob, error) {
 	env, err := ReadEnvelope(e.Data)
 	if err != nil {
@@ -180,11 +180,11 @@ func ignore(any, error) {}
 // follows is the job of a write, of which the log has a copy.
 type follows interface {
 	engine.Job
-	// Become puts the copy in the place of the write, which must be of the same kind.
+	// Become replaces the write by the copy, which must be of the same kind.
 	Become(relay.Write)
 }
 
-// entryStart is the op that begins an entry.
+// entryStart is the job that begins an entry.
 type entryStart struct {
 	replica *Replica
 	entry   Entry
@@ -201,7 +201,7 @@ func (e *entryStart) Finish(error)        {}
 func (e *entryStart) Size() int           { return 0 }
 func (e *entryStart) Shared() relay.Write { return nil }
 
-// entryWrite is the op of a write in an entry. It has the time of the entry.
+// entryWrite is the job of a write in an entry. It has the time of the entry.
 type entryWrite struct {
 	engine.Job
 	replica *Replica
@@ -215,7 +215,7 @@ func (e *entryWrite) Apply(t *engine.Tx) (err error) {
 	}
 	write := e.Shared()
 	relay.SetTime(write, r.time())
-	// a message looks at its Idempotency-Key first
+	// a message checks its Idempotency-Key first
 	if _, isSend := write.(*relay.SendMessage); !isSend && r.used(e.nonce) {
 		err = engine.ErrNonceReused()
 	} else if err = e.Job.Apply(t); err != nil && relay.ErrorCode(err) == relay.Internal {
@@ -225,10 +225,10 @@ func (e *entryWrite) Apply(t *engine.Tx) (err error) {
 	return err
 }
 
-// apply makes a transaction of the ops that take gave. An entry is never left out: if
-// this machine has no room, or another process has the lock, apply keeps the ops for
-// later, and until then this node takes no writes for the log. After any other fault of the
-// machine the store stops.
+// apply makes a transaction of the jobs from take. An entry is never left out: if this
+// machine has no room, or another process has the lock, apply keeps the jobs for later, and
+// until then this node accepts no writes for the log. After any other fault of the machine
+// the store stops.
 func (f *Follower) apply(jobs []engine.QueuedJob) {
 	w := f.w
 	err := w.Transact(jobs)
@@ -258,12 +258,12 @@ func (f *Follower) apply(jobs []engine.QueuedJob) {
 	f.batch = f.batch[:0]
 }
 
-// mayPass reports whether a transaction can be made again later, with another outcome.
+// mayPass reports whether a transaction may succeed later.
 func mayPass(err error) bool {
 	return errors.Is(err, engine.ErrStartedFull) || sqlite.IsDiskFull(err) || sqlite.IsBusy(err)
 }
 
-// detach tells those who wait for the batch that its outcome is unknown: it may take long.
+// detach tells the callers that wait for the batch that its outcome is unknown, because it may take long.
 func (f *Follower) detach() {
 	for i := range f.batch {
 		e, ok := f.batch[i].Job.(*entryWrite)
@@ -273,7 +273,7 @@ func (f *Follower) detach() {
 		waited := e.Job
 		j, err := f.w.Table.JobOf(waited.Shared(), ignore)
 		if err != nil {
-			continue // it was made of such a job before
+			continue // it was detached before
 		}
 		e.Job = j
 		waited.Finish(engine.ErrUnknown("this node cannot write just now, but the log has the request", nil))

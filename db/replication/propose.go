@@ -12,10 +12,10 @@ import (
 	"relay/db/relay"
 )
 
-// A Proposer brings this node's writes into the log. It hands the log one envelope at a time,
-// again if need be, until the log has it: so the writes of a node keep their order. The writes
+// A Proposer appends this node's writes to the log. It submits one envelope at a time,
+// repeatedly if need be, until the log has it: so the writes of a node keep their order. Writes
 // that come meanwhile wait for the next envelope. The jobs of an envelope end when the follower
-// meets it among the entries, and has applied it. Until then the envelope is under way. If too
+// has seen it among the entries and applied it. Until then the envelope is in flight. If too
 // many are, the proposer seals no further one, and the writes wait in its queue, whose places
 // are bounded and shared out.
 type Proposer struct {
@@ -24,43 +24,43 @@ type Proposer struct {
 	logID    file.LogID
 	Origin   Origin
 	Timeouts Timeouts
-	refusal  func() error  // why this node could not apply a write; nil: it could
-	rules    func() int64  // those in force; nil: any
-	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
+	refusal  func() error  // why this node could not apply a write, or nil
+	rules    func() int64  // the rules in force; nil means any
+	wake     chan struct{} // has a token while writes wait, an envelope was seen, or shut is set
 	closing  context.Context
-	cancel   context.CancelFunc // ends what is under way
+	cancel   context.CancelFunc // ends the requests in progress
 	ended    chan struct{}      // closed when run has returned
-	drained  chan struct{}      // closed when nothing waits any more, after close has begun
+	drained  chan struct{}      // closed when nothing waits, after close has begun
 	counter  uint64             // of the last envelope; only run uses it
 
 	mu            sync.Mutex
 	queue         engine.Queue // of proposals
 	shut          bool
 	inflight      map[uint64]*inflight
-	inflightBytes int // bytes of the envelopes in flights
+	inflightBytes int // bytes of the envelopes in inflight
 }
 
-// No envelope follows while so many are under way, or envelopes of so many bytes. It is enough
+// No envelope follows while so many envelopes, or so many bytes, are in flight. This is enough
 // to keep a writer busy that takes them in a few transactions.
 const (
 	MaxInflight      = 16
 	maxInflightBytes = 2 * maxEnvelope
 )
 
-// Timeouts says how long a proposer waits for what.
+// Timeouts are the proposer's timeouts.
 type Timeouts struct {
-	Queued   time.Duration // a write, to be proposed; then nothing was written
-	Inflight time.Duration // an envelope, to be met; then its outcome is unknown
-	Retry    time.Duration // the first pause before an envelope is sent again; each further one is twice as long
+	Queued   time.Duration // for a write to be proposed; then nothing was written
+	Inflight time.Duration // for an envelope to be seen; then its outcome is unknown
+	Retry    time.Duration // the first pause before an envelope is submitted again; each further one is twice as long
 	MaxRetry time.Duration // the longest such pause
-	Poll     time.Duration // how often a proposer looks for what has waited too long
-	Closing  time.Duration // all outcomes, when the store closes
+	Poll     time.Duration // how often a proposer checks for timeouts
+	Closing  time.Duration // for all outcomes, when the store closes
 }
 
 var usualTimeouts = Timeouts{Queued: 10 * time.Second, Inflight: 30 * time.Second, Retry: 50 * time.Millisecond,
 	MaxRetry: time.Second, Poll: 250 * time.Millisecond, Closing: 5 * time.Second}
 
-// MaxForm is how many bytes of form a write may have that goes through a log.
+// MaxForm is the maximum size of the form of a write that goes through a log.
 const MaxForm = maxEnvelope - 2*goodEnvelope
 
 func errTooLong() error {
@@ -71,7 +71,7 @@ func errTooLong() error {
 // proposal is a job in the queue of a proposer.
 type proposal struct {
 	engine.Job
-	until time.Time // then it has waited too long
+	until time.Time // when it times out
 }
 
 // inflight is an envelope that was submitted to the log and not yet seen by the follower.
@@ -80,7 +80,7 @@ type inflight struct {
 	bytes   int // of the envelope
 	jobs    []engine.Job
 	until   time.Time
-	met     chan struct{} // closed when the follower has met it
+	met     chan struct{} // closed when the follower has seen it
 }
 
 func newProposer(w *engine.Store, log Log, id file.LogID) *Proposer {
@@ -92,8 +92,8 @@ func newProposer(w *engine.Store, log Log, id file.LogID) *Proposer {
 	return p
 }
 
-// enqueue queues the job of a write for the log. If the queue takes no more, or this node
-// has no room for the write, enqueue calls finish itself. Safe for concurrent use.
+// enqueue queues the job of a write for the log. If the queue is full, or this node has
+// no room for the write, enqueue calls Finish itself. Any goroutine may call it.
 func (p *Proposer) enqueue(j engine.Job, of relay.MechaNumber) {
 	if err := p.add(j, of); err != nil {
 		j.Finish(err)
@@ -103,7 +103,7 @@ func (p *Proposer) enqueue(j engine.Job, of relay.MechaNumber) {
 }
 
 func (p *Proposer) add(j engine.Job, of relay.MechaNumber) error {
-	// the verdict of one machine, which the others must not repeat
+	// a decision of one machine, which the others must not repeat
 	if m, ok := j.Shared().(*relay.SendMessage); ok && m.DiskFull {
 		return engine.ErrDiskFull()
 	}
@@ -158,7 +158,7 @@ func (p *Proposer) run() {
 	}
 }
 
-// take takes the writes of the next envelope. It takes none while too many are under way or
+// take takes the writes of the next envelope. It takes none while too many are in flight or
 // this node is cut off, unless all are to be refused. shut says that no more will come.
 func (p *Proposer) take() (batch []engine.QueuedJob, shut bool) {
 	cut := p.w.CheckFresh() != nil
@@ -207,8 +207,8 @@ func (p *Proposer) seal(batch []engine.QueuedJob) (f *inflight, envelope []byte)
 	return f, envelope
 }
 
-// send hands an envelope to the log, again and again, until the log has taken it or the
-// follower has met it. If that takes too long, or the store closes, send gives it up.
+// send submits an envelope to the log, repeatedly, until the log has accepted it or the
+// follower has seen it. If that takes too long, or the store closes, send gives up.
 func (p *Proposer) send(f *inflight, envelope []byte, tick <-chan time.Time) {
 	ctx, cancel := context.WithDeadline(p.closing, f.until)
 	defer cancel()
@@ -235,8 +235,8 @@ func (p *Proposer) send(f *inflight, envelope []byte, tick <-chan time.Time) {
 	}
 }
 
-// append hands an envelope to the log once, and waits for the log or the follower. Meanwhile
-// it looks for what has waited too long.
+// append submits an envelope to the log once, and waits for the log or the follower.
+// Meanwhile it checks for timeouts.
 func (p *Proposer) append(ctx context.Context, f *inflight, envelope []byte, tick <-chan time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -256,8 +256,8 @@ func (p *Proposer) append(ctx context.Context, f *inflight, envelope []byte, tic
 	}
 }
 
-// poll ends what has waited too long: writes that were not proposed, and envelopes that were
-// not met. After the store has failed it ends all, because no envelope is met any more.
+// poll ends everything that has timed out: writes that were not proposed, and envelopes that
+// were not seen. After the store has failed it ends all, because no envelope will be seen.
 func (p *Proposer) poll(now time.Time) {
 	refusal, failed := p.refusal(), p.w.Failed() != nil
 	p.mu.Lock()
@@ -286,16 +286,16 @@ func (p *Proposer) refuse(batch []engine.QueuedJob, err error) {
 	}
 }
 
-// giveUp ends the jobs of an envelope, unless the follower has met it. Their outcome is
-// unknown: the log may have the envelope, or get it yet.
+// giveUp ends the jobs of an envelope, unless the follower has seen it. Their outcome is
+// unknown: the log may have the envelope, or still get it.
 func (p *Proposer) giveUp(f *inflight) {
 	for _, j := range p.land(f.counter) {
 		p.w.FinishLater(j, engine.ErrUnknown("the log did not say in time whether it has taken the request", nil))
 	}
 }
 
-// claim returns the jobs that wait for an envelope, nil if none do, and hands them over to the
-// caller. The follower calls it.
+// claim hands the jobs that wait for an envelope, or nil, over to the caller. The follower
+// calls it.
 func (p *Proposer) claim(e Envelope) []engine.Job {
 	if e.Origin != p.Origin {
 		return nil
@@ -303,7 +303,7 @@ func (p *Proposer) claim(e Envelope) []engine.Job {
 	return p.land(e.Counter)
 }
 
-// land ends a flight, and gives its jobs. Each flight is ended once.
+// land removes an envelope from inflight, and returns its jobs. It does so once for each envelope.
 func (p *Proposer) land(counter uint64) []engine.Job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,7 +319,7 @@ func (p *Proposer) land(counter uint64) []engine.Job {
 	return f.jobs
 }
 
-// sayDrained closes drained if nothing waits. The caller has the lock.
+// sayDrained closes drained if nothing waits. The caller must hold the lock.
 func (p *Proposer) sayDrained() {
 	if !p.shut || len(p.queue.Items()) > 0 || len(p.inflight) > 0 {
 		return
@@ -331,9 +331,9 @@ func (p *Proposer) sayDrained() {
 	}
 }
 
-// close refuses further writes. It proposes those that wait, and waits for the outcomes of
-// all, until moment ends: then those that were not proposed are refused, and the outcome of
-// the others is unknown. The writer ends their jobs. It is called once.
+// close refuses further writes. It proposes the waiting writes, and waits for all outcomes,
+// until moment ends: then writes that were not proposed are refused, and the outcome of the
+// others is unknown. The writer ends their jobs. It is called once.
 func (p *Proposer) close(moment context.Context) {
 	p.mu.Lock()
 	p.shut = true

@@ -12,9 +12,9 @@ import (
 	"relay/db/relay"
 )
 
-// Replica is the room that keeps the place of the file in the log: in the same transaction
-// as the rows of the entries, so that each entry is applied once. Only the writer's
-// goroutine uses it.
+// Replica is the room that stores the place of the file in the log, in the same
+// transaction as the rows of the entries, so that each entry is applied once. Only the
+// writer's goroutine uses it.
 type Replica struct {
 	engine.Quiet
 	w       *engine.Store
@@ -25,7 +25,7 @@ type Replica struct {
 	Knows int64 // the newest rules that this program knows (newestRules)
 
 	place     atomic.Pointer[file.Place] // as committed; others may load it
-	AppliedTo applied                    // as committed; others may look at it
+	AppliedTo applied                    // as committed; others may read it
 
 	now  file.Replica // with the entries of the present transaction
 	mark file.Place   // its Mark and MarkHash alone are used, with the entries of the present transaction
@@ -57,8 +57,8 @@ func (r *Replica) publish() {
 		Hash: r.File.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
 }
 
-// passed notes the mark, if all writes of the last entry so far are in the hash and its
-// number is the number of a mark.
+// passed notes a mark, if the number of the last entry is a mark and all its writes are
+// in the hash.
 func (r *Replica) passed() {
 	if r.now.Applied%MarkEvery == 0 && r.now.Applied > 0 {
 		r.mark.Mark, r.mark.MarkHash = r.now.Applied, r.now.Hash
@@ -88,16 +88,16 @@ func (r *Replica) entry(number uint64, at time.Time, from Origin, counter uint64
 	r.entries = append(r.entries, entryNonces{number: number, at: r.now.At})
 }
 
-// time is the time of the present entry.
+// time returns the time of the present entry.
 func (r *Replica) time() time.Time { return relay.UnixMilli(r.now.At) }
 
 // used reports whether a write in the log had this nonce, by the time of the present entry.
-// Without a log it is false, because the edge has refused the nonce then.
+// Without a log it is false, because the nonce was then refused before.
 func (r *Replica) used(n relay.NonceHash) bool {
 	return r != nil && n != 0 && (r.nonces[n] || r.spent.has(n, r.now.At))
 }
 
-// wrote notes the outcome of a write of the present entry. Also a refused write spends its
+// wrote notes the outcome of a write of the present entry. Even a refused write spends its
 // nonce.
 func (r *Replica) wrote(n relay.NonceHash, err error, last relay.Position) {
 	if n != 0 && !r.used(n) {
@@ -149,10 +149,10 @@ func (r *Replica) AfterCommit(*engine.Tx) {
 }
 
 // spentNonces has the nonces of the writes in the log, by parts of the log's time. Which of
-// them still count depends on that time alone, so all copies refuse the same writes. Their
-// number has no bound but the rate of writes: with a bound that differs, copies would decide
-// differently. A nonce takes 24 to 38 bytes of memory, so 1,000 writes a second, for up to 40
-// minutes, take 60 to 90 MB.
+// them still count depends on that time alone, so all copies refuse the same writes. Only the
+// rate of writes bounds their number: with different bounds, copies would decide differently.
+// A nonce takes 24 to 38 bytes of memory, so 1,000 writes a second, for up to 40 minutes,
+// take 60 to 90 MB.
 type spentNonces map[int64]map[relay.NonceHash]struct{}
 
 const (
@@ -205,7 +205,7 @@ func (s spentNonces) forget(now int64) {
 	}
 }
 
-// inOrder returns the origins of the present transaction in an order of their own.
+// inOrder returns the origins of the present transaction, sorted.
 func (r *Replica) inOrder() []Origin {
 	all := make([]Origin, 0, len(r.counters))
 	for from := range r.counters {
@@ -215,14 +215,14 @@ func (r *Replica) inOrder() []Origin {
 	return all
 }
 
-// A reach tells other goroutines up to which position a copy has applied its log.
+// applied tells other goroutines up to which position a copy has applied its log.
 type applied struct {
 	mu    sync.Mutex
 	last  relay.Position // as committed
-	moved chan struct{}  // closed when last grows; nil: nobody waits
+	moved chan struct{}  // closed when last grows; nil if nobody waits
 }
 
-// move moves the reach forward, after a commit.
+// move moves the position forward, after a commit.
 func (r *applied) move(to relay.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

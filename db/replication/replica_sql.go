@@ -24,9 +24,9 @@ func becomeCopy(w *engine.Store) (at file.Replica, err error) {
 	return at, err
 }
 
-// leaveSyncs has the transactions of a copy that follows a log be synced at checkpoints alone.
-// Entries that a power cut takes from the end of the file are in the log, which syncs each
-// entry, and are applied again: the place in the log is lost with the rows.
+// leaveSyncs has a copy that follows a log sync its transactions at checkpoints alone. Entries
+// that a power cut takes from the end of the file are in the log, which syncs each entry, and
+// are applied again: the place in the log is lost with the rows.
 func leaveSyncs(w *engine.Store) error { return w.C.Exec("PRAGMA synchronous = NORMAL") }
 
 // start reads the origins, and the nonces that still count.

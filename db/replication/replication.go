@@ -5,8 +5,8 @@
 // applies them (Replica). The accepting node then gives the outcome to the client. So a node decides
 // nothing alone: the same entries make the same store, down to each position.
 //
-// The store knows it by engine.Log alone; a program brings it by db.Options.Log. FoundLog,
-// RefoundLog and LeaveLog change what the file of a stopped server follows.
+// The store knows it by engine.Log alone; a program sets it by db.Options.Log. CreateLog,
+// RecreateLog and LeaveLog change which log the file of a stopped server follows.
 package replication
 
 import (
@@ -20,31 +20,30 @@ import (
 	"relay/db/relay"
 )
 
-// Replication is the Log of a node: it brings writes into the log of a Following, and applies
-// its entries.
+// Replication is the engine.Log of a node: it appends writes to the log of a Following, and
+// applies its entries.
 type Replication struct {
 	following *Following
 	hooks     engine.Hooks
 	w         *engine.Store
 	Replica   *Replica
-	Follow    *Follower // hands the entries of the log over
-	Propose   *Proposer // brings writes into the log
+	Follow    *Follower // receives the entries of the log
+	Propose   *Proposer // appends writes to the log
 }
 
 // A Following says how a store follows a log.
 type Following struct {
 	Log Log
 	// Found makes the file the first copy that follows Log, which must have no entries. It
-	// may be set again until the log has one.
+	// may be set again until the log has an entry.
 	Found bool
-	// Keeps reports whether this node now makes the store's own writes, as the expiry of
-	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
-	// times a second, and must not block.
+	// Keeps reports whether this node now issues maintenance writes, such as the expiry of
+	// messages, for all nodes; nil means always. The writer's goroutine calls it several
+	// times a second; it must not block.
 	Keeps func() bool
-	// CommonRules returns the newest rules that every node knows (file.Place.Knows); 0 if that of a node
-	// is not known just now; nil: as 0. From then on no node may follow the log whose program
-	// does not know them. It is called by the writer's goroutine, several times a second, and must
-	// not block.
+	// CommonRules returns the newest rules that every node knows (file.Place.Knows), or 0 if one node's
+	// are not known just now; nil means 0. From then on no node may follow the log whose program does
+	// not know them. The writer's goroutine calls it several times a second; it must not block.
 	CommonRules func() int64
 }
 
@@ -55,7 +54,7 @@ func (f *Following) Follow(w *engine.Store, h engine.Hooks) (engine.Log, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case follows && f.Found && at.Applied > 0: // without an entry, it is the second try to found the same log
+	case follows && f.Found && at.Applied > 0: // without an entry, it is the second try to create the same log
 		return nil, fmt.Errorf("%s follows a log already", w.Path)
 	case follows && at.Version > newestRules:
 		return nil, fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): "+
@@ -116,14 +115,14 @@ func (l *Replication) Stop() {
 	l.Follow.close()
 }
 
-// Keeps is false also while this node cannot apply entries.
+// Keeps is also false while this node cannot apply entries.
 func (l *Replication) Keeps() bool {
 	return l.refusal() == nil && (l.following.Keeps == nil || l.following.Keeps())
 }
 
-// refusal is the error for a write that this node could not apply if the log had it; nil if it
-// could. Such a write must not come into the log, since its client would not learn its
-// outcome. Safe for concurrent use.
+// refusal returns why this node could not apply a write that the log has, or nil. Such a write
+// must not go into the log, since its client would not learn its outcome. Any goroutine may
+// call it.
 func (l *Replication) refusal() error {
 	if err := l.w.Failed(); err != nil {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}

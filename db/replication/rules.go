@@ -10,7 +10,7 @@ import (
 
 // newestRules is the newest version of the rules that this program knows. The rules say how the
 // entries of a log become rows, and which kinds and versions of writes a log may have
-// (relay.RulesOf). They get the next number when the same entry would give other rows than
+// (relay.RulesOf). They get the next number when the same entry would make other rows than
 // before, or when a write gets a kind or a version that older programs cannot read.
 //
 // A log has rules in force, which all copies apply at the same entry. A program of newer rules
@@ -25,13 +25,13 @@ type ruleUpgrade struct {
 	engine.Quiet
 	w        *engine.Store
 	replica  *Replica
-	common   func() int64 // Options.CommonRules; nil: they are not known
+	common   func() int64 // Following.CommonRules, or nil
 	proposed bool
 	rest     time.Time // not before this, by the machine's clock
 }
 
-// ready returns the newest rules that all nodes know, if they are newer than those in force and it
-// is this node's part to propose them; else 0.
+// ready returns the newest rules that all nodes know, if they are newer than the rules in force
+// and this node is to propose them; else 0.
 func (a *ruleUpgrade) ready() int64 {
 	w, r := a.w, a.replica
 	if a.proposed || a.common == nil || r.Knows <= r.File.Version || !w.Keeps() || time.Now().Before(a.rest) {
@@ -66,7 +66,7 @@ func (l *Replication) activate(_ *engine.Tx, a *relay.Activate) (engine.None, er
 	return engine.None{}, nil
 }
 
-// knowsRules refuses a write that puts rules in force which this program does not know.
+// knowsRules refuses a write that puts unknown rules in force.
 func (r *Replica) knowsRules(write relay.Write) error {
 	if a, ok := write.(*relay.Activate); ok && a.Rules > r.Knows {
 		return fmt.Errorf("it puts the rules %d of the log in force, which all nodes knew then, and this program knows "+

@@ -9,18 +9,18 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// disk compares the free space on the file's disk with
-// Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
-// a write finds room again. Only the writer's goroutine uses the fields below low.
+// disk compares the free space on the file's disk with Options.MinFreeDisk, once a
+// second. It also logs when the disk becomes full, and when a write finds room again.
+// Only the writer's goroutine uses the fields below Low.
 type disk struct {
 	StartedFull atomic.Bool // the writer had no room to open the file (started_full.go); no messages are accepted
 	Low         atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
 	Folder      string
-	floor       int64 // bytes; 0: no limit
+	floor       int64 // bytes; 0 means no limit
 	log         *slog.Logger
 	checked     time.Time // by the real clock
 	below       bool      // free space is below the floor
-	fullSince   time.Time // since when writes have failed because the disk is full; zero: it is not
+	fullSince   time.Time // since when writes have failed because the disk is full, or zero
 	fullLast    time.Time // when the latest of them failed
 	changes     int64     // Conn.Changes when the disk was found full last
 }
@@ -37,8 +37,8 @@ func (d *disk) Do(time.Time) {
 	d.Check()
 }
 
-// Check compares the free space with the floor. If the file system does not tell its
-// free space, check assumes room; SQLite will say when the disk is full.
+// Check compares the free space with the floor. If the free space cannot be read, Check
+// assumes room; SQLite will say when the disk is full.
 func (d *disk) Check() {
 	below := false
 	if d.floor > 0 {
@@ -67,9 +67,9 @@ func (d *disk) becameFull(c *sqlite.Conn) {
 	}
 }
 
-// committed notes that a transaction has succeeded. If it has changed a row, there is
-// room again. On a disk that is almost full, a small write may succeed between others that
-// fail. So committed says that there is room only if none has failed for a while.
+// committed notes that a transaction has succeeded. If it has changed a row, there may be
+// room again. On an almost full disk, a small write may succeed between others that fail.
+// So committed accepts messages again only if no write has failed for a while.
 func (d *disk) committed(c *sqlite.Conn) {
 	if !d.fullSince.IsZero() && time.Since(d.fullLast) >= roomAfter && c.Changes() != d.changes {
 		d.log.Info("there is room on the disk again", "full_seconds", int(time.Since(d.fullSince).Seconds()))

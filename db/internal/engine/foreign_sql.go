@@ -11,10 +11,10 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// foreign is the writer's own task that notices, a few times a second, that another process has
-// written to the log, or has removed or replaced one of the files. It reads PRAGMA
-// data_version on the writer's connection, where our own commits do not count. watch finds
-// out what the other process has changed.
+// foreign is the writer's background task that notices, a few times a second, that another
+// process has written to the log, or has removed or replaced one of the files. It reads PRAGMA
+// data_version on the writer's connection, where our own commits do not count. watch finds out
+// what the other process has changed.
 type foreign struct {
 	w       *Store
 	readers *readers.Pool
@@ -45,7 +45,7 @@ func (f *foreign) Do(time.Time) {
 }
 
 // forgetStale has the rooms forget what they have read if another process has written to the
-// file, so that jobs are decided by the file as it is now.
+// file, so that jobs are decided by the current file.
 func (w *Store) forgetStale() error {
 	version, err := w.C.Number("PRAGMA data_version")
 	if err == nil && version != w.cachedAt {
@@ -62,7 +62,7 @@ type servedFile struct {
 	was  os.FileInfo
 }
 
-// RememberFiles notes the files at the paths. They must exist.
+// RememberFiles notes the files of the database, which must exist.
 func (f *foreign) RememberFiles(database string) error {
 	real, err := filepath.EvalSymlinks(database) // SQLite puts its files next to the real one
 	if err != nil {

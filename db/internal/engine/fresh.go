@@ -20,14 +20,14 @@ func ErrNotCurrent(detail string) error {
 	return e
 }
 
-// MaxLag is for how long a read waits for a message that this node does not have yet.
+// MaxLag is how long a read waits for a message that this node does not have yet.
 const MaxLag = 2 * time.Second
 
 // AwaitMessage waits for a message that another node has accepted, and this one does not have
 // yet, so that a client can read what it has written, whichever node it asks. Ids are keyed
 // functions of the position: a valid one that lies ahead proves that this node is behind. The
-// wait ends after LongestLag. Without a log, and for any other id, it returns at once. Errors:
-// NotCurrent, and that of ctx.
+// wait ends after MaxLag. Without a log, and for any other id, it returns at once. Errors:
+// NotCurrent, and the error of ctx.
 func (w *Store) AwaitMessage(ctx context.Context, id relay.MessageID) error {
 	if w.Log == nil || id == "" {
 		return nil

@@ -12,10 +12,10 @@ import (
 // anybody may read, at any time.
 type Measures struct {
 	Sent     atomic.Int64    // messages that were accepted
-	ToCrews  atomic.Int64    // messages to a crew; Sent has those that they were for its Mechas
+	ToCrews  atomic.Int64    // messages to a crew; Sent counts the messages to its Mechas
 	Expired  atomic.Int64    // messages that expired
 	Removed  atomic.Int64    // messages that were removed, for their age, after their expiry or by relay prune
-	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
+	Acks     *measure.Counts // acknowledgements, by status; repeated ones are not counted
 	Overdue  atomic.Int64    // messages that were not acknowledged by their AckBy
 	Claimed  atomic.Int64    // messages that workers got by a claim
 	Returned atomic.Int64    // messages that were redelivered, after a deferral or a lease
@@ -39,7 +39,7 @@ type Measures struct {
 
 // ackWords are the statuses that have counters of their own: those with a meaning
 // (PROTOCOL §3, Ack). Every other status counts as measure.Other, because clients choose
-// the words.
+// the statuses.
 var ackWords = []string{"received", "processing", "deferred", "completed", "failed", "rejected"}
 
 func newMeasures() *Measures {
@@ -62,7 +62,7 @@ func (m *Measures) began(jobs []QueuedJob, now time.Time) {
 	}
 }
 
-// Committed counts what a transaction has brought.
+// Committed counts the messages and changes of a transaction.
 func (m *Measures) Committed(t *Tx) {
 	m.Sent.Add(int64(len(t.Brought.Messages)))
 	for i := range t.Brought.Changes {

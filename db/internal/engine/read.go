@@ -10,24 +10,25 @@ import (
 	"relay/db/relay"
 )
 
-// Rx is a transaction that reads one state of the file.
+// Rx is a transaction that reads a consistent snapshot of the file.
 type Rx struct {
 	C *sqlite.Conn
 	*names.Caches
 	Now time.Time // messages whose ExpiresAt is not later count as expired
-	// The texts that a tx has read by their numbers, for the caches; nil if nothing is written.
+	// The texts that a Tx has read by their numbers, for the caches; nil in a read transaction.
 	FoundWords  map[int64]string
 	FoundMechas map[int64]relay.Address
 }
 
 // A Viewer reads the file for somebody. Each call runs its function in a transaction of its own,
-// which sees one state of the file. A DB gives one to each Mecha (DB.as); an Inspector is one.
+// which reads a consistent snapshot. A DB has one for each Mecha (Store.As); an Inspector is
+// one.
 type Viewer interface {
 	Point(context.Context, func(*Rx) error) error // for a read of a few rows
-	Scan(context.Context, func(*Rx) error) error  // for a piece of a read that looks through many rows
+	Scan(context.Context, func(*Rx) error) error  // for a piece of a read of many rows
 }
 
-// Get makes a read that has a result. in is a method of a viewer.
+// Get runs a read that has a result. in is a method of a Viewer.
 func Get[T any](
 	ctx context.Context, in func(context.Context, func(*Rx) error) error, read func(*Rx) (T, error),
 ) (v T, err error) {
@@ -38,13 +39,13 @@ func Get[T any](
 	return v, err
 }
 
-// Topic is what may have changed for the listeners, as bits.
+// Topic is a set of bits: what may have changed for the listeners.
 type Topic uint8
 
 const (
 	KeysChanged    Topic = 1 << iota // a key may have been revoked or changed
-	EntriesChanged                   // a Mecha or a profile may have
-	LearnedChanged                   // what discovery has learned may have
+	EntriesChanged                   // a Mecha or a profile may have changed
+	LearnedChanged                   // learned words may have changed
 )
 
 // listeners has the functions that are called after commits.
@@ -86,7 +87,7 @@ func (l *listeners) tell(changed Topic) {
 	}
 }
 
-// Word returns the word of a number, address the address of a Mecha's number; "" for 0.
+// Word returns the string of a number, and Address the address of a Mecha's number; both return "" for 0.
 func Word(x *Rx, id int64) (string, error) { return x.Words.Lookup(x.C, id, x.FoundWords) }
 func Address(x *Rx, id int64) (relay.Address, error) {
 	return x.Mechas.Lookup(x.C, id, x.FoundMechas)

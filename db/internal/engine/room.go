@@ -2,9 +2,10 @@ package engine
 
 import "time"
 
-// A Room is what the store has for one noun: its rows, its caches, and its own work. The
-// writer knows rooms by these hooks alone. It calls them on its goroutine, in the order in
-// which the rooms are listed (newRooms). A room that needs no hook of a kind embeds quiet.
+// A Room holds everything that the store has for one noun: its rows, its caches, and its
+// background tasks. The writer knows rooms by these hooks alone. It calls them on its
+// goroutine, in the order in which the rooms are listed (newRooms). A room embeds Quiet
+// for the hooks that it does not need.
 type Room interface {
 	Background
 
@@ -28,8 +29,8 @@ type Room interface {
 	Kinds(*Table)
 }
 
-// Background is work of the store itself, such as the expiry of messages. The writer
-// checks for it before each transaction and, while no jobs come, every TasksEvery.
+// Background is a background task of the store, such as the expiry of messages. The
+// writer checks for it before each transaction and, while no jobs come, every TasksEvery.
 type Background interface {
 	// Due reports whether there is work. now is the time of the store's clock.
 	Due(now time.Time) bool
