@@ -35,20 +35,19 @@ import (
 
 const (
 	version = 2
-	// AtOnce is how many writes of a command may wait for their outcomes; the server takes the
-	// next one later.
+	// AtOnce is how many writes of a command may wait for their outcomes; further ones wait.
 	AtOnce   = 256
 	maxConns = 128                    // commands at the same time
-	greetsIn = 5 * time.Second        // in which a command must send the greeting
-	endsIn   = 2 * time.Second        // in which a command must take an answer when the server stops
-	again    = 100 * time.Millisecond // the pause after a connection that could not be taken
+	greetsIn = 5 * time.Second        // within which a command must send the greeting
+	endsIn   = 2 * time.Second        // within which a command must take an answer when the server stops
+	again    = 100 * time.Millisecond // the pause after a connection that could not be accepted
 	maxPath  = 100                    // bytes of the path of a Unix socket, on every system
 )
 
-// An answer is what the server says of a request.
+// An answer is the server's answer to a request.
 type answer struct {
 	N       uint64          `json:"n"`              // of the request, from 1; 0: of the connection
-	Code    relay.Code      `json:"code,omitempty"` // "": it was done
+	Code    relay.Code      `json:"code,omitempty"` // "" if it was done
 	Detail  string          `json:"detail,omitempty"`
 	Outcome json.RawMessage `json:"outcome,omitempty"` // of a question
 	More    bool            `json:"more,omitempty"`    // the question is not done: this is the outcome so far
@@ -71,8 +70,8 @@ func Socket(path string) (string, error) {
 	return real + ".admin.sock", err
 }
 
-// short returns a name of a socket that is short enough for the system, which takes no long
-// ones: if need be, by a link to its folder, until done is called.
+// short returns a name of a socket that is short enough for the system: if need be, by a
+// link to its folder, until done is called.
 func short(socket string) (name string, done func(), err error) {
 	if len(socket) <= maxPath {
 		return socket, func() {}, nil
@@ -82,7 +81,7 @@ func short(socket string) (name string, done func(), err error) {
 		temp = "/tmp" // TMPDIR is long, too
 	}
 	dir, err := os.MkdirTemp(temp, "relay-")
-	if err != nil { // TMPDIR may name a folder that is not there
+	if err != nil { // TMPDIR may name a missing folder
 		dir, err = os.MkdirTemp("/tmp", "relay-")
 	}
 	if err != nil {
@@ -113,9 +112,9 @@ type Server struct {
 	conns    map[net.Conn]bool
 }
 
-// Listen opens the socket of the file at path, whose server the caller must be: a socket that
-// is there already is removed. share gives others the rights to the socket that they are to
-// have. Serve and Close must follow, or Close alone.
+// Listen opens the socket of the file at path, whose server the caller must be. It removes an
+// existing socket. share sets the rights of other users. Serve and Close must follow, or
+// Close alone.
 func Listen(path string, greeting []byte, share func(socket string) error) (*Server, error) {
 	socket, err := Socket(path)
 	if err != nil {
@@ -148,8 +147,8 @@ func remove(socket string) {
 	}
 }
 
-// A Handler is what a Server needs of the store. Its functions are called by several
-// goroutines. Their ctx ends when the server closes.
+// A Handler has the functions of the store that a Server calls. Its functions are called
+// by several goroutines. Their ctx ends when the server closes.
 type Handler struct {
 	// Apply is called for each write, for those of one command in their order. It, or a
 	// goroutine, calls done once with the outcome.
@@ -157,11 +156,11 @@ type Handler struct {
 	// Answer answers a question, by an outcome and perhaps an error as well; say sends the outcome
 	// so far. ctx also ends when the command withdraws the question, or is gone.
 	Answer func(ctx context.Context, question []byte, say func(json.RawMessage)) (json.RawMessage, error)
-	// Fault is told why no connection could be taken.
+	// Fault is called with the reason why no connection could be accepted.
 	Fault func(error)
 }
 
-// Serve takes requests from now on, in goroutines of its own.
+// Serve starts taking requests, in goroutines of its own.
 func (s *Server) Serve(h Handler) {
 	s.handler = h
 	s.wg.Go(s.accept)
@@ -188,8 +187,8 @@ func (s *Server) accept() {
 	}
 }
 
-// admit notes a connection, which Close then ends. Errors: Overloaded; ShuttingDown, if Close
-// has been called, and might not see it.
+// admit notes a connection, so that Close ends it. Errors: Overloaded; ShuttingDown, if Close
+// has been called.
 func (s *Server) admit(c net.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +242,7 @@ func (s *Server) serve(c net.Conn) {
 	close(t.answers)
 	failed := <-written
 	switch {
-	case failed != nil: // the command does not know of all outcomes, and must not take them for not done
+	case failed != nil: // the command does not know all outcomes, and must not count them as not done
 		c.Close()
 		return
 	case s.ctx.Err() != nil:
@@ -257,8 +256,8 @@ func (s *Server) serve(c net.Conn) {
 	s.end(c, err)
 }
 
-// readWithin returns a command some time to send what is read next; 0: any time. After Close nothing
-// more is read.
+// readWithin sets how long a command may take to send what is read next; 0 means any time. After
+// Close nothing more is read.
 func (s *Server) readWithin(c net.Conn, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,17 +270,17 @@ func (s *Server) readWithin(c net.Conn, d time.Duration) {
 	}
 }
 
-// A talk is with one command.
+// A talk is the connection with one command.
 type talk struct {
 	*Server
 	answers chan answer
-	places  chan struct{} // of the answers, which are taken before
+	places  chan struct{} // of the answers, which are reserved before
 	under   sync.WaitGroup
 }
 
 // write writes the answers until there are no more. While the server stops, the command has endsIn to take
-// each of them. Outcomes may still come late then, so the deadline begins with each answer. Error: an
-// answer could not be written, because the command has gone, or reads nothing.
+// each of them. Since outcomes may still come late, the deadline begins with each answer. Error: an answer
+// could not be written, because the command has gone, or reads nothing.
 func (t *talk) write(c net.Conn) error {
 	lines := json.NewEncoder(c)
 	failed := lines.Encode(answer{})

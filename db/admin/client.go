@@ -24,7 +24,7 @@ var (
 
 const (
 	welcomeIn = 10 * time.Second // in which a server must take a connection
-	silence   = time.Minute      // for how long one that owes an answer may say nothing, twice in a row
+	silence   = time.Minute      // how long a server that owes an answer may be silent, twice in a row
 )
 
 // A Client hands requests to the server of a file. It connects with the first request, and
@@ -32,9 +32,9 @@ const (
 type Client struct {
 	path     string
 	greeting []byte
-	order    sync.Mutex // held while a request is sent
+	order    sync.Mutex // locked while a request is sent
 
-	mu    sync.Mutex    // guards the fields below; not held while a request is sent, since answers come meanwhile
+	mu    sync.Mutex    // guards the fields below; unlocked while a request is sent, since answers come meanwhile
 	conn  *net.UnixConn // nil: none
 	ended chan struct{} // closed when the answers of conn have ended
 	n     uint64
@@ -111,8 +111,7 @@ func (c *Client) send(kind byte, body []byte, done func(answer, error)) {
 	_, _ = conn.Write(append(request, body...)) // an error means that the answers end, too
 }
 
-// expect returns the connection, and notes who waits for the answers to the request that is
-// sent next.
+// expect returns the connection, and registers done for the answers to the next request.
 func (c *Client) expect(done func(answer, error)) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +123,7 @@ func (c *Client) expect(done func(answer, error)) (net.Conn, error) {
 	return c.conn, nil
 }
 
-// connect connects, unless there is a connection. The caller has the lock.
+// connect connects, unless there is a connection. The caller must hold the lock.
 func (c *Client) connect() error {
 	if c.conn != nil {
 		return nil
@@ -168,7 +167,7 @@ func (c *Client) read(conn net.Conn, lines *json.Decoder, ended chan struct{}) {
 		if a.Code != "" {
 			err = &relay.Error{Code: a.Code, Detail: a.Detail}
 		}
-		if a.N == 0 { // the server has taken nothing of what is left
+		if a.N == 0 { // the server has taken none of the remaining requests
 			fault = err
 			break
 		}
@@ -192,8 +191,8 @@ func (c *Client) read(conn net.Conn, lines *json.Decoder, ended chan struct{}) {
 	}
 }
 
-// patient reads from a connection. It gives a server up that owes an answer and says nothing:
-// at the second time, because this process may have stood still meanwhile.
+// patient reads from a connection. It gives up a silent server that owes an answer, after the
+// second timeout, because this process may have been suspended during the first.
 type patient struct {
 	of      *Client
 	conn    net.Conn

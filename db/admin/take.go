@@ -20,12 +20,12 @@ var (
 )
 
 const (
-	takeFor   = 10 * time.Second // how long a process waits for a file that another has, or whose server starts or stops
+	takeFor   = 10 * time.Second // how long a process waits for a busy file, or while its server starts or stops
 	takeAgain = 5 * time.Millisecond
 )
 
 // Take locks the file at path; or, if a server has it, returns a client that is connected. serve
-// says that the caller is to be the server: then another one is an error.
+// says that the caller is to be the server; then another server is an error.
 func Take(path string, serve bool) (*file.Locked, *Client, error) {
 	for end := time.Now().Add(takeFor); ; time.Sleep(takeAgain) {
 		server, err := find(path, serve)
@@ -42,7 +42,7 @@ func Take(path string, serve bool) (*file.Locked, *Client, error) {
 	}
 }
 
-// find returns a client of the server of the file; nil if none answers.
+// find returns a client of the server of the file, or nil if no server answers.
 func find(path string, serve bool) (*Client, error) {
 	if socket, err := Socket(path); err != nil {
 		return nil, nil
@@ -73,7 +73,7 @@ func find(path string, serve bool) (*Client, error) {
 	return server, nil
 }
 
-// NewClient makes the client for the server of the file at path, whether there is one or not.
+// NewClient makes the client for the server of the file at path, even if no server runs.
 func NewClient(path string) (*Client, error) {
 	c, _, err := file.OpenReadOnly(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func NewClient(path string) (*Client, error) {
 	return &Client{path: path, greeting: Greeting(ids)}, nil
 }
 
-// Greeting is what a command and the server of a file both know.
+// Greeting returns the secret that a command and the server of a file share.
 func Greeting(ids *relay.IDs) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(ids.Hash('a', 0, []byte("admin"))))
 }

@@ -1,7 +1,7 @@
-// Package cache has the one bounded cache of the relay. It is made of two generations: when
-// the young one is full, it takes the place of the old one, which is dropped. A pair that is
-// found in the old generation moves to the young one. So a flood of pairs that are used only
-// once does not drop the pairs in use.
+// Package cache has the one bounded cache of the relay. It has two generations: when the
+// young one is full, it replaces the old one. A pair that is found in the old generation
+// moves to the young one. So a flood of pairs that are used only once does not drop the pairs
+// in use.
 //
 // A cache must equal its source: a change of the source must call Drop or Forget. A reader
 // that may have read an older state of the source puts its pair by PutSince, which drops it
@@ -33,7 +33,7 @@ func New[K comparable, V any](bound int) *Cache[K, V] {
 	return &Cache[K, V]{half: bound / 2, young: map[K]pair[V]{}}
 }
 
-// Find looks a pair up.
+// Find looks up a pair.
 func (c *Cache[K, V]) Find(k K) (v V, ok bool) {
 	c.mu.RLock()
 	p, young := c.young[k]
@@ -64,7 +64,7 @@ func (c *Cache[K, V]) Put(k K, v V, size int) {
 	c.put(k, pair[V]{v, size})
 }
 
-// Epoch returns what PutSince takes. Call it before the source is read.
+// Epoch returns the argument of PutSince. Call it before reading the source.
 func (c *Cache[K, V]) Epoch() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -81,7 +81,7 @@ func (c *Cache[K, V]) PutSince(epoch int, k K, v V, size int) {
 	}
 }
 
-// put adds a pair to the young generation. c.mu is held.
+// put adds a pair to the young generation. The caller must hold c.mu.
 func (c *Cache[K, V]) put(k K, p pair[V]) {
 	c.size += p.size - c.young[k].size
 	if c.size > c.half {

@@ -49,7 +49,7 @@ type offered struct {
 // snapshots is the one snapshot that a node gives at a time.
 type snapshots struct {
 	mu      sync.Mutex
-	request string // ""; none
+	request string // "" without one
 	file    *os.File
 	path    string
 	offer   offered

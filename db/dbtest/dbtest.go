@@ -1,5 +1,5 @@
-// Package dbtest is for tests of what reads a store: it makes stores, reads what is in a file, and
-// shows SQLite's plans of queries.
+// Package dbtest is for tests of packages that read a store: it makes stores, reads their content,
+// and shows SQLite's plans of queries.
 package dbtest
 
 import (

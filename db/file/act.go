@@ -8,8 +8,8 @@ import (
 	"relay/db/relay"
 )
 
-// maxActs is how many rows the audit log keeps; the oldest go first. An operator adds
-// rows by hand or by a script, so that is years.
+// maxActs is how many rows the audit log keeps; the oldest go first. Operators add rows
+// by hand or by a script, so this is enough for years.
 const maxActs = 100_000
 
 // AddAct adds a row to the audit log, on an open transaction.
@@ -27,10 +27,10 @@ func AddAct(c *sqlite.Conn, n relay.NotedAct) error {
 	return c.Exec("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", int64(maxActs))
 }
 
-// keepAudit brings the audit log of the database at replaced into the copy of a backup
-// that is to take its place, so that nobody can undo the log by a restore, and adds a row
-// for the restore itself. If the replaced database cannot be read, its acts since the backup
-// are lost; the restore's row says so. It syncs the copy.
+// keepAudit copies the audit log of the database at replaced into the copy of the backup
+// that will replace it, so that a restore cannot undo the log, and adds a row for the
+// restore itself. If the replaced database cannot be read, its acts since the backup are
+// lost; the restore's row says so. It syncs the copy.
 func keepAudit(copied, replaced string, by relay.Actor, backup string) error {
 	if by == (relay.Actor{}) {
 		return nil

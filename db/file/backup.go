@@ -13,9 +13,9 @@ import (
 	"relay/db/ring"
 )
 
-// A Progress function is told how far a long command has come: done of total, in a
-// unit that depends on the command. The argument what names the present work, as in
-// "copying". The goroutine that does the work calls the function, so it must be quick.
+// A Progress function receives the progress of a long command: done of total, in a unit
+// that depends on the command. The argument what names the present work, as in "copying".
+// The goroutine that does the work calls the function, so it must be quick.
 type Progress func(what string, done, total int64)
 
 // BackupOptions says which file to copy to which path. From, To and Schema are
@@ -28,7 +28,7 @@ type BackupOptions struct {
 	// to have faults.
 	Unchecked bool
 	Quick     bool                // leave out the checks that CheckOptions.Quick leaves out
-	Between   func(time.Duration) // called between two pieces of the copying with how long one took; may be nil
+	Between   func(time.Duration) // called between two pieces of the copying, with the duration of one; may be nil
 	Progress  Progress            // may be nil
 }
 
@@ -40,23 +40,23 @@ type BackupResult struct {
 	Mechas   int64
 	Last     relay.Position // of the last write in the copy; 0 if it has none
 	Faults   int            // how many the check found; if any, the copy was deleted
-	Copying  time.Duration  // for so long, SQLite could not restart the log of a served file
+	Copying  time.Duration  // how long SQLite could not restart the log of a served file
 	Checking time.Duration
 }
 
 // errFaults comes with a BackupResult whose Faults is not 0.
 var errFaults = errors.New("the copy has faults")
 
-// sourceError is an error of the file that is copied, and of no other.
+// sourceError is an error of the file that is copied, not of another file.
 type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }
 
-// Backup copies one state of a database, while other processes may write to it. It
-// checks the copy (Check) before the copy gets its name, so To is complete or as it
-// was before. The copy is a single file of mode 0600, with the same secrets as the
-// database. If ctx ends, Backup stops and leaves no file. Errors name the path;
-// IsFaulty reports whether the check found faults.
+// Backup copies a consistent snapshot of a database, while other processes may write to
+// it. It checks the copy (Check) before the copy gets its name, so To is complete or
+// unchanged. The copy is a single file of mode 0600, with the same secrets as the
+// database. If ctx ends, Backup stops and leaves no file. Errors name the path; IsFaulty
+// reports whether the check found faults.
 func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 	from, to, err := o.paths()
 	if err != nil {
@@ -90,7 +90,7 @@ func errExists(path string) error {
 // companions are the endings of the files that belong to a database.
 var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".admin.sock", ".index"}
 
-// companionEnding returns the ending by which a path belongs to a database; "" if it has none.
+// companionEnding returns the ending by which a path belongs to a database, or "".
 func companionEnding(path string) string {
 	for _, ending := range companions {
 		if strings.HasSuffix(path, ending) {
@@ -177,7 +177,7 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 
 // sync makes the content of a file durable, and returns its size.
 func sync(path string) (bytes int64, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0) // Windows syncs only what may be written
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // Windows syncs only files that may be written
 	if err != nil {
 		return 0, err
 	}

@@ -23,8 +23,8 @@ type Finding struct {
 	Rule     string   // the rule that the file must keep
 	Faults   int      // how many places break the rule
 	Examples []string // the first five of them, with ids
-	Warning  bool     // faults of this check do no harm, and count as warnings
-	Skipped  string   // why the check was not made; "" if it was
+	Warning  bool     // faults of this check are harmless, and count as warnings
+	Skipped  string   // why the check was not made, or ""
 }
 
 // CheckResult sums up all checks of a file.
@@ -54,17 +54,17 @@ func (f *Finding) Fault(example string) {
 // It reads a consistent snapshot, writes nothing and leaves no other file. Faults are in
 // the result. An error means that the file is not a relay database, that a newer relay
 // wrote it, or that ctx has ended. While Check runs, SQLite cannot restart the log of a
-// served file. Without the ring check, it knows SQLite's rules alone.
+// served file. Without the ring check, it checks only SQLite's rules.
 func Check(ctx context.Context, o CheckOptions) (CheckResult, error) { return checker(ctx, o) }
 
 type checkFunc = func(context.Context, CheckOptions) (CheckResult, error)
 
 var checker checkFunc = checkPages
 
-// CheckBy has Check call f, which knows the rules of relay, too. It is called before the first Check.
+// CheckBy has Check call f, which also checks the rules of relay. Call it before the first Check.
 func CheckBy(f checkFunc) { checker = f }
 
-// checkPages is a Check by SQLite's rules.
+// checkPages is a Check by SQLite's rules alone.
 func checkPages(ctx context.Context, o CheckOptions) (r CheckResult, err error) {
 	began := time.Now()
 	if r.Path, err = filepath.Abs(o.Path); err != nil {

@@ -13,14 +13,14 @@ import (
 // copySlice is how many pages are copied before ctx is checked again: about 2 MiB.
 const copySlice = 256
 
-// copyPages copies one state of a database into an empty file. The copy is not in WAL
-// mode, so it is a single file that can be read without making others.
+// copyPages copies a consistent snapshot of a database into an empty file. The copy is
+// not in WAL mode, so it is a single file that can be read without making others.
 //
-// SQLite's backup starts again whenever another connection commits between two
-// slices, unless the reading connection is inside a transaction. Inside one, it sees
-// one state, and slices may be small. VACUUM INTO would give a denser file, but takes
-// some three times as long, and the log of a served file grows for that time. A dense
-// file comes from relay compact.
+// SQLite's backup starts again whenever another connection commits between two slices,
+// unless the reading connection is inside a transaction. Inside one, it reads a
+// consistent snapshot, and slices may be small. VACUUM INTO would give a denser file, but
+// takes some three times as long, and the log of a served file grows for that time. relay
+// compact makes a dense file.
 func copyPages(ctx context.Context, from, to string, o BackupOptions) (result BackupResult, err error) {
 	s, err := OpenSnapshot(ctx, from)
 	if err != nil {

@@ -1,11 +1,10 @@
 // Package file has the operations on a database file as a whole: create it, open it,
 // bring its schema up to date, check it, copy it, restore it.
 //
-// Every operation says whether it may run while a server has the file open. A server
-// holds the lock of the file (Lock): path + ".lock", and on Linux the file itself. A file
-// that has several names is refused, because each name would have a log of its own. Check
-// and Backup see one state of the file; while they run, SQLite cannot restart the log of a
-// served file. Restore needs the lock.
+// Every operation says whether it may run while a server has the file open. A server holds the lock of the file
+// (Lock): path + ".lock", and on Linux the file itself. A file that has several names is refused, because each
+// name would have a log of its own. Check and Backup read a consistent snapshot; while they run, SQLite cannot
+// restart the log of a served file. Restore needs the lock.
 //
 // The package knows the schema and the rules between its rows (Check), but not how
 // writes change them: that is package db, which opens its files here. The commands

@@ -41,7 +41,7 @@ func mustHaveOneName(path string) error {
 }
 
 // manyNames is the error for a file with several names. It lists the names in the same
-// folder, and tells the reader how to get rid of them.
+// folder, and says how to remove them.
 func manyNames(real string, links int) error {
 	others := otherNames(real)
 	words := make([]string, len(others))
@@ -92,7 +92,7 @@ type Locked struct {
 // file itself as well. The error is lock.ErrHeld if another process has the lock of the
 // name. Other errors name the path: the file is in use under another name, or
 // mustHaveOneName refuses it. Close the lock after the last connection to the database.
-// Safe for concurrent use.
+// Any goroutine may call it.
 func Lock(path string) (*Locked, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -150,8 +150,8 @@ func (l *Locked) Leave(keep bool) error {
 var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: " +
 	"use the same name, or end that process first")
 
-// lockName locks the name of a file. It tries a few times, because a process that only asks
-// whether the name is locked, as a console does, has the lock for a moment.
+// lockName locks the name of a file. It tries a few times, because a process that only
+// checks the lock, such as a console, has it for a moment.
 func lockName(real string) (*lock.Held, error) {
 	for tries := 0; ; tries++ {
 		held, err := lock.File(real + ".lock")
@@ -162,8 +162,7 @@ func lockName(real string) (*lock.Held, error) {
 	}
 }
 
-// Share returns those who may write the database at path the same right to a file that was made
-// next to it.
+// Share gives everyone who may write the database at path the same right to the file made.
 func Share(made, path string) error {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -178,8 +177,8 @@ const (
 	openPause = 25 * time.Millisecond
 )
 
-// lockInode locks the file itself. It tries for a second, because a command that only asks
-// whether the file is locked has the lock for a moment.
+// lockInode locks the file itself. It tries for a second, because a command that only
+// checks the lock has it for a moment.
 func lockInode(real string) (*lock.Held, error) {
 	for tries := 0; ; tries++ {
 		held, err := lock.Inode(real)
@@ -191,9 +190,9 @@ func lockInode(real string) (*lock.Held, error) {
 }
 
 // mustNotBeElsewhere refuses a file that another process has locked under another name:
-// then the file itself is locked, but its name is not. It asks more than once, because a
-// server that starts or stops has only one of its two locks for a moment. The error does
-// not name the path.
+// then the file itself is locked, but its name is not. It checks more than once, because
+// a server that starts or stops has only one of its two locks for a moment. The error
+// does not name the path.
 func mustNotBeElsewhere(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

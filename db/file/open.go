@@ -137,7 +137,7 @@ func unreadable(path string, err error) error {
 }
 
 // IsDenied reports whether err, of opening a database, may come from a missing permission
-// on one of its files or on its folder. SQLite does not tell more.
+// on one of its files or on its folder. SQLite does not report more.
 func IsDenied(err error) bool { return errors.Is(err, os.ErrPermission) || sqlite.WantsLog(err) }
 
 // openSilently opens a file for reading so that no other file stays behind. A file that
@@ -158,7 +158,7 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if logs { // other names of a backup, which has no log, do no harm
+	if logs { // other names of a backup, which has no log, are harmless
 		if err := mustHaveOneName(real); err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func openSilently(path string) (*sqlite.Conn, error) {
 		case sqlite.IsDiskFull(err):
 			return openUnindexed(path)
 		case !sqlite.WantsLog(err):
-		case isEmpty(real+"-wal") && !exists(real+"-shm"): // a server would have an index of its log
+		case isEmpty(real+"-wal") && !exists(real+"-shm"): // a server's log would have an index
 			return openAndRead(path, sqlite.Frozen)
 		default:
 			err = fmt.Errorf("it has a log, %s-wal, which can only be read where its folder can be written: "+
@@ -302,8 +302,9 @@ func readInfo(c *sqlite.Conn) (info Info, err error) {
 	return info, err
 }
 
-// A Snapshot is one state of a file, for a command that only reads. While it is open,
-// SQLite cannot restart the log of a served file, and the log grows. So close it soon.
+// A Snapshot is a consistent snapshot of a file, for a command that only reads. While it
+// is open, SQLite cannot restart the log of a served file, and the log grows. So close it
+// soon.
 type Snapshot struct {
 	*sqlite.Conn
 	Path string // absolute
@@ -319,7 +320,7 @@ func OpenSnapshot(ctx context.Context, path string) (*Snapshot, error) {
 	s := &Snapshot{Path: path, Conn: c, Info: info}
 	c.Ctx = ctx
 	if err = c.Begin(); err == nil {
-		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // the first read fixes the state that is seen
+		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // the first read fixes the snapshot
 	}
 	if err != nil {
 		s.Close()

@@ -94,7 +94,7 @@ var partialName = regexp.MustCompile(`^\.(.+)\.partial-[0-9]+$`)
 func RemovePartials(folder string) (removed []string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil // the caller's own work in the folder will say why
+		return nil // the caller's own work in the folder will report why
 	}
 	for _, e := range entries {
 		if name := partialName.FindStringSubmatch(e.Name()); name != nil && e.IsDir() {
@@ -107,7 +107,7 @@ func RemovePartials(folder string) (removed []string) {
 	return removed
 }
 
-// removePartial removes one folder, if it is a partial that nobody works on.
+// removePartial removes one folder, if it is an abandoned partial.
 func removePartial(folder, name string) bool {
 	info, err := os.Lstat(folder)
 	if err != nil || !platform.OnlyOurs(info) {

@@ -9,15 +9,15 @@ import (
 	"relay/db/relay"
 )
 
-// skipped is how much of the order's time a restored database leaves out. The positions
-// that were given out after the backup are in it, so that no id is given out twice. It is
-// enough if the clock of this machine is not further than that, and the time without a
-// server, behind the clock of the machine that was lost. Until the clock has passed it,
-// new messages have a created_at that is up to that far ahead.
+// skipped is how much of the order's time a restored database skips. The positions that
+// were handed out after the backup are in it, so that no id is used twice. It is enough
+// unless the clock of this machine is behind the clock of the lost machine by more than
+// that and the time without a server. Until the clock has passed it, the created_at of
+// new messages is up to that far ahead.
 const skipped = 10 * time.Second
 
-// LastPosition returns the last position of the shared order that a database knows of; 0 if
-// none was given out. The caller may have a transaction open.
+// LastPosition returns the last position of the shared order that a database knows of, or
+// 0. The caller may have a transaction open.
 func LastPosition(c *sqlite.Conn) (last relay.Position, err error) {
 	for _, query := range []string{
 		"SELECT max(position) FROM message",
@@ -39,12 +39,12 @@ func LastPosition(c *sqlite.Conn) (last relay.Position, err error) {
 
 // skipLost makes the restored copy, whose last position is last, continue after all
 // positions that may have been handed out since the backup: after its own, after those of
-// the replaced database if that can be read, and behind the present time; and then it skips
+// the replaced database if that can be read, and after the present time; and then it skips
 // some more. It syncs the copy.
 func skipLost(copied, replaced string, last relay.Position, now time.Time) error {
 	last = max(last, relay.PositionAt(now))
 	if exists(replaced) && !isEmpty(replaced) {
-		if later, err := lastPositionAt(replaced); err == nil { // it may be damaged: a restore is meant for that
+		if later, err := lastPositionAt(replaced); err == nil { // it may be damaged, which is what restores are for
 			last = max(last, later)
 		}
 	}

@@ -9,21 +9,21 @@ import (
 )
 
 // A Replica is the place of a file in a log that several copies follow: the row of the
-// table of that name.
+// table replica.
 type Replica struct {
 	Log     LogID
 	Version int64          // of the rules by which entries are applied
 	Applied uint64         // the number of the last entry whose writes the file has
 	At      int64          // the time of the last entry, in Unix ms
 	Last    relay.Position // the last position in the commit order
-	// Hash is of the numbers of the entries so far and, for each of their writes that was
-	// applied, of the code of its refusal, if it was refused, and the last position after it.
-	// So it shows at once that copies have decided differently, or given other positions. It
-	// says nothing of the other values in the rows.
+	// Hash hashes the numbers of the entries so far and, for each applied write, the code of
+	// its refusal, if any, and the last position after it. So it shows at once that copies
+	// have decided differently, or used other positions. It does not cover the other values
+	// in the rows.
 	Hash uint64
 }
 
-// A LogID names a log. It is random. All copies that follow the log have it, and each entry.
+// A LogID names a log. It is random. Each copy that follows the log has it, and so does each entry.
 type LogID [8]byte
 
 // ReadReplica reads the place of a file of the current schema. follows is false for a file
@@ -37,8 +37,8 @@ func ReadReplica(c *sqlite.Conn) (r Replica, follows bool, err error) {
 	return r, follows, err
 }
 
-// FollowsLog is the error of what would change the file at path, which follows a log, without the
-// log: it would be in this copy alone.
+// FollowsLog refuses a change of the file at path, which follows a log, outside the log: only
+// this copy would have it.
 func FollowsLog(path string) error {
 	return fmt.Errorf("%s is one of several copies that follow a log: only the relay that serves it may change it", path)
 }
@@ -56,12 +56,12 @@ func ReplicaAt(path string) (r Replica, follows bool, err error) {
 	return ReadReplica(c)
 }
 
-// A Place is how far a copy has come in its log, and what it has made of the entries.
+// A Place is the position of a copy in its log, with a hash of how it has applied the entries.
 type Place struct {
 	Log     LogID
 	Version int64  // of the rules that are in force
 	Knows   int64  // the newest rules that this program knows
-	Applied uint64 // the number of the last entry whose writes are committed; 0: none
+	Applied uint64 // the number of the last entry whose writes are committed, or 0
 	Hash    uint64 // after that entry (Replica)
 	// Mark is the number of the last entry that is a multiple of MarkEvery, and MarkHash the
 	// hash after it, if this process has applied it; else both are 0. Two copies with the

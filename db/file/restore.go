@@ -15,14 +15,14 @@ import (
 	"relay/db/relay"
 )
 
-// RestoreOptions says which backup to put in the place of which database.
+// RestoreOptions says which backup replaces which database.
 type RestoreOptions struct {
 	BackupOptions
-	// RevokeNewer ends the keys of the backup that the replaced database has ended since:
-	// those it revoked or rotated. Restore refuses if there is no database to replace, or
-	// if its keys cannot be read.
+	// RevokeNewer ends the keys of the backup that the replaced database has revoked or
+	// rotated since. Restore refuses if there is no database to replace, or if its keys
+	// cannot be read.
 	RevokeNewer bool
-	// By is who restores, for the audit log. The zero Actor: nothing is noted.
+	// By is who restores, for the audit log. With the zero Actor, nothing is noted.
 	By relay.Actor
 }
 
@@ -39,19 +39,19 @@ type RestoreResult struct {
 	KeysUnread error
 }
 
-// Restore puts a checked copy of the backup From at To, the path of the database. If there is a file, Restore
+// Restore puts a checked copy of the backup From at To, the path of the database. If To exists, Restore
 // refuses; with Replace, it keeps that file under another name. It always refuses while a server runs on To. To
-// is complete, or as it was before. If ctx ends, Restore stops. The caller must remove the search index next to
-// To, because it belongs to the old file. The ring of nonces stays, because a nonce that was used on the old
-// file must be refused on the new one, too. A backup that follows a log is put back as it is, because the log
-// brings all that came later. If root restores, the file belongs to the owner of the replaced one. Errors name
-// the path; IsFaulty reports whether the check found faults.
+// is complete or unchanged. If ctx ends, Restore stops. The caller must remove the search index next to To,
+// because it belongs to the old file. The ring of nonces stays, because a nonce that was used on the old file
+// must be refused on the new one, too. A backup that follows a log is restored unchanged, because the log has
+// everything later. If root restores, the file belongs to the owner of the replaced one. Errors name the path;
+// IsFaulty reports whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
 		return result, err
 	}
-	if exists(to + ".lock") { // tried before the copy, so that nobody waits a minute for a refusal
+	if exists(to + ".lock") { // tried before the copy, so that a refusal comes at once
 		held, err := lockForRestore(to)
 		if err != nil {
 			return result, err
@@ -78,7 +78,7 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 	switch {
 	case follows && o.RevokeNewer:
 		return result, fmt.Errorf("%s follows a log, which brings the revocations since: leave out --revoke-newer", from)
-	case !follows: // else every change would be in this copy alone
+	case !follows: // else only this copy would have the changes
 		if err := o.change(p.path, to, from, copied.Last, &result); err != nil {
 			return result, ofSource(from, err)
 		}
@@ -91,8 +91,8 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 	return result, p.replace(to)
 }
 
-// change changes the copy, so that it can take the place of the database at to: by the keys
-// that have ended since, the positions that may have been given out, and the audit log.
+// change prepares the copy to replace the database at to: the keys that have ended since,
+// the positions that may have been used, and the audit log.
 func (o RestoreOptions) change(copied, to, from string, last relay.Position, result *RestoreResult) error {
 	if err := o.compareKeys(copied, to, result); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 	}
 	target, err := os.Stat(to)
 	if errors.Is(err, os.ErrNotExist) {
-		if exists(to+"-wal") && !o.Replace { // SQLite would take the log for that of the restored file
+		if exists(to+"-wal") && !o.Replace { // SQLite would apply the log to the restored file
 			return "", "", fmt.Errorf("%s exists without its database: set both aside with --force", to+"-wal")
 		}
 		if parent, err := os.Stat(filepath.Dir(to)); err != nil || !parent.IsDir() {
@@ -180,8 +180,8 @@ func lockForRestore(to string) (held *Locked, err error) {
 	return held, err
 }
 
-// undoSetAside takes back what setAside did in a restore that was killed before it
-// replaced the file: the file's second name, and that of its log.
+// undoSetAside undoes setAside after a restore that was killed before it replaced the
+// file: the file's second name, and that of its log.
 func undoSetAside(path string) error {
 	made := !exists(path + ".lock")
 	held, err := lock.File(path + ".lock") // so that no restore is at work
@@ -211,9 +211,9 @@ func undoSetAside(path string) error {
 // keptMark is the part before the time in the name of a file that a restore has replaced.
 const keptMark = ".before-restore-"
 
-// setAside returns the file at path a second name, and renames its log. The file keeps
-// its first name until the caller's rename replaces it, so that there is a database
-// at every moment.
+// setAside gives the file at path a second name, and renames its log. The file keeps its
+// first name until the caller's rename replaces it, so that there is a database at every
+// moment.
 func setAside(path string, replace bool) (kept string, err error) {
 	there := exists(path)
 	if there && !replace {
@@ -244,9 +244,9 @@ func setAside(path string, replace bool) (kept string, err error) {
 	return kept, platform.SyncDir(filepath.Dir(path))
 }
 
-// leaveLog copies the log into the file and switches WAL off. It fails if another
-// command has the file open, because the writes of that command would be lost. A file
-// that is too damaged to be opened is left as it is, since a restore is meant for it.
+// leaveLog copies the log into the file and switches WAL off. It fails if another command
+// has the file open, because the writes of that command would be lost. A file that is too
+// damaged to be opened is left unchanged, since a restore is meant for it.
 func leaveLog(path string) error {
 	c, err := sqlite.Open(path, sqlite.Writing)
 	if err == nil {

@@ -8,29 +8,29 @@ import (
 	"relay/db/relay"
 )
 
-// RevivedKey is a key that the replaced database had ended, and that the restored backup has
-// as it was before that.
+// RevivedKey is a key that the replaced database had ended, and that still works in the
+// backup.
 type RevivedKey struct {
 	ID        relay.KeyID
 	Address   relay.Address
 	Label     string
 	RevokedAt time.Time // zero: it was not revoked, but rotated
-	EndsAt    time.Time // the end that the rotation set; zero: none
+	EndsAt    time.Time // the end that the rotation set, or zero
 }
 
-// endedKey is a key's end in a database, in Unix ms; 0: none.
+// endedKey is a key's end in a database, in Unix ms, or 0.
 type endedKey struct {
 	hash             string
 	revoked, expires int64
 }
 
-// keyEnds has what a database knows of the ends of its keys.
+// keyEnds has the ends of a database's keys.
 type keyEnds struct {
 	ended   map[string]endedKey // by public_id
 	known   map[string]bool     // all keys
 	newest  int64               // the greatest number of a key
 	secret  string              // of the store
-	removed time.Time           // what counts as the end of keys that were removed since
+	removed time.Time           // the assumed end of keys that were removed since
 }
 
 // endedKeys reads the ends of the keys of the database at path.
@@ -54,8 +54,8 @@ func endedKeys(path string) (*keyEnds, error) {
 	return e, r.Close()
 }
 
-// wasRemoved reports whether the database had a key of the store with this secret, and has
-// it no more. Only keys that have ended are removed.
+// wasRemoved reports whether the database had a key of the store with this secret, and no
+// longer has it. Only keys that have ended are removed.
 func (e *keyEnds) wasRemoved(secret string, number int64, id string) bool {
 	return secret == e.secret && number < e.newest && !e.known[id]
 }
@@ -67,8 +67,8 @@ func secretOf(c *sqlite.Conn) (secret string, err error) {
 
 // revivedKeys returns the keys of the copy at path that end sooner in the replaced database,
 // or were removed there. ends has the keys of that database. If end is set, revivedKeys
-// writes the ends into the copy and syncs it. It leaves out keys that have ended in the
-// copy by now.
+// writes the ends into the copy and syncs it. It leaves out keys that have ended in the copy
+// meanwhile.
 func revivedKeys(path string, ends *keyEnds, end bool, now time.Time) (revived []RevivedKey, err error) {
 	c, err := sqlite.Open(path, sqlite.Receiving)
 	if err != nil {

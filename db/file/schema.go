@@ -15,25 +15,25 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// The numbers in the header of a file that say whose it is (PRAGMA application_id).
+// The numbers in the header of a file that say which program made it (PRAGMA application_id).
 const (
 	applicationID = 0x52454c59 // "RELY"
 	unreleasedID  = 0x524c4159 // "RLAY": a relay made the file before there was schema 1
 )
 
-// upgrades[n] is the script that brings a file of user_version n+1 to n+2. After all
-// of them, a file has the schema of schema.sql. A released script is never changed. A new one
-// comes with the old schema.sql in testdata, a test that upgrades a file made from it, and a line in
-// CHANGELOG.md, since older programs refuse the file. upgrade_test.go shows what holds for each.
+// upgrades[n] is the script that brings a file of user_version n+1 to n+2. After all of them, a file
+// has the schema of schema.sql. A released script is never changed. A new one comes with the old
+// schema.sql in testdata, a test that upgrades a file made from it, and a line in CHANGELOG.md,
+// since older programs refuse the file. upgrade_test.go checks each.
 var upgrades []string
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this
 // program writes.
 func CurrentSchema() int64 { return 1 + int64(len(upgrades)) }
 
-// Create makes an empty file that only its owner can read and write, and makes its
-// name durable. It does nothing if the file exists. What root makes belongs to the owner of
-// the folder, such as the user of a service.
+// Create makes an empty file that only its owner can read and write, and makes its name
+// durable. It does nothing if the file exists. A file that root makes belongs to the owner
+// of the folder, such as the user of a service.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -50,10 +50,9 @@ func Create(path string) error {
 }
 
 // OpenCurrent opens the file for writing and brings its schema up to date in one
-// transaction: an empty file gets all of schema.sql, an older file the missing
-// upgrades. It refuses a file of another program or of a newer relay, without
-// changing it. The caller has the lock of the file. Errors name the path. The caller closes
-// the connection.
+// transaction: an empty file gets all of schema.sql, an older file the missing upgrades. It
+// refuses a file of another program or of a newer relay, without changing it. The caller
+// must hold the lock of the file. Errors name the path. The caller closes the connection.
 func OpenCurrent(path, schema string) (*sqlite.Conn, error) {
 	info, err := relaysInfo(path)
 	if err != nil {
@@ -85,8 +84,7 @@ func OpenCurrent(path, schema string) (*sqlite.Conn, error) {
 }
 
 // migrate brings a file to the current schema. Content that the steps drop is overwritten: a
-// recreated table leaves copies of its rows behind, which nobody would ever find to forget
-// them.
+// recreated table leaves copies of its rows behind, which nothing would ever remove.
 func migrate(c *sqlite.Conn, info Info, path, schema string) (err error) {
 	if _, err := c.Row(nil, "PRAGMA secure_delete = ON"); err != nil {
 		return err
@@ -160,8 +158,8 @@ var tables = strings.Fields("attempt audit clock_ahead conversation_limit counti
 var createdTable = regexp.MustCompile(`(?i)\bCREATE TABLE (\w+)`)
 
 // foreignPart returns a trigger, a view or a table in the file that no relay of this version or an older one
-// makes, or "". A trigger could undo what relay writes, and a view could hide it. What they do is not
-// judged: a file may come from somebody else, as a backup.
+// makes, or "". A trigger could undo what relay writes, and a view could hide it. Their content does not
+// matter: a file may come from somebody else, as a backup.
 func foreignPart(c *sqlite.Conn) (part string, err error) {
 	known := slices.Clone(tables)
 	for _, step := range upgrades {

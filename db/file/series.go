@@ -27,7 +27,7 @@ func SeriesName(at time.Time) string {
 }
 
 // SeriesCopies returns the copies of the series in a folder, the newest first. It leaves out
-// files with other names. Safe for concurrent use.
+// files with other names. Any goroutine may call it.
 func SeriesCopies(folder string) (copies []SeriesCopy, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inode takes an exclusive lock on the file at path itself, which stands for all names
-// of the file: ErrHeld if another process has it. The lock (flock(2)) does not conflict
-// with the locks that SQLite takes on a database (fcntl(2)). On a network file system it
-// could, because such a file system may turn one kind into the other. There, Inode returns
-// nil and no error, and Close of nil does nothing. Close the lock after the last connection
-// to the database: if SQLite's locks belong to the process, the close of any descriptor
-// drops them. Safe for concurrent use.
+// Inode takes an exclusive lock on the file at path itself, which stands for all names of
+// the file: ErrHeld if another process has it. The lock (flock(2)) does not conflict with
+// the locks that SQLite takes on a database (fcntl(2)). On a network file system it could,
+// because such a file system may turn one kind into the other. There, Inode returns nil and
+// no error, and Close of nil does nothing. Close the lock after the last connection to the
+// database: if SQLite's locks belong to the process, the close of any descriptor drops
+// them. Any goroutine may call it.
 func Inode(path string) (*Held, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -34,8 +34,8 @@ func Inode(path string) (*Held, error) {
 	return nil, nil // this file system has no such locks
 }
 
-// isNetwork reports whether a file system, by the number that statfs(2) gives it, may
-// turn flock into a lock of fcntl.
+// isNetwork reports whether a file system, by its number in statfs(2), may turn flock
+// into a lock of fcntl.
 func isNetwork(kind int64) bool {
 	switch uint32(kind) {
 	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,

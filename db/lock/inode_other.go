@@ -8,5 +8,5 @@ import "errors"
 // locks that SQLite takes on it. Close of nil does nothing.
 func Inode(string) (*Held, error) { return nil, nil }
 
-// IsHeld does not tell on this system: it returns errors.ErrUnsupported.
+// IsHeld returns errors.ErrUnsupported on this system.
 func IsHeld(string) (bool, error) { return false, errors.ErrUnsupported }

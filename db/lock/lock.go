@@ -1,7 +1,7 @@
-// Package lock keeps two processes from using the same file at the same time: two
-// servers one database (packages db and db/file), two listeners one bookmark (package
-// http/client). It also replaces small files, so that a reader finds a whole one. It
-// knows nothing of what is in these files.
+// Package lock keeps two processes from using the same file at the same time: two servers
+// one database (packages db and db/file), two listeners one bookmark (package
+// http/client). It also replaces small files, so that a reader finds a whole one. It does
+// not know the contents of these files.
 package lock
 
 import (
@@ -15,15 +15,15 @@ var ErrHeld = errors.New("locked by another process")
 // Held is a lock that this process has, until Close or the end of the process.
 type Held struct{ file *os.File }
 
-// File takes an exclusive lock on the file at path, which it makes if it is missing:
-// ErrHeld if another process has the lock. Only who has the lock may remove the file. Safe for
-// concurrent use.
+// File takes an exclusive lock on the file at path, which it makes if it is missing: ErrHeld
+// if another process has the lock. Only the holder of the lock may remove the file. Any
+// goroutine may call it.
 func File(path string) (*Held, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err = take(f); err == nil && !isAt(f, path) { // who had it has removed the file meanwhile
+	if err = take(f); err == nil && !isAt(f, path) { // its holder has removed the file meanwhile
 		err = ErrHeld
 	}
 	if err != nil {
@@ -40,8 +40,8 @@ func isAt(f *os.File, path string) bool {
 }
 
 // Close releases the lock at once. Closing the file alone would not: while this process
-// starts another, that one has a copy of the descriptor for a moment, and with it the lock.
-// Close of nil does nothing.
+// starts another, the other has a copy of the descriptor for a moment, and with it the
+// lock. Close of nil does nothing.
 func (h *Held) Close() error {
 	if h == nil {
 		return nil

@@ -2,9 +2,9 @@ package lock
 
 import "os"
 
-// Replace writes a small file, readable by its owner only. There is a whole file
-// at path at any time: the old one or the new one. One goroutine of one process may
-// write a path at a time.
+// Replace writes a small file, readable by its owner only. At any time, path has a
+// complete file: the old or the new one. One goroutine of one process may write a path at
+// a time.
 func Replace(path string, text []byte) error {
 	part := path + ".new"
 	_ = os.Remove(part) // a killed process may have left it

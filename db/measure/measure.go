@@ -19,10 +19,10 @@ import (
 const PerOctave = 4
 
 // A Histogram counts values in buckets that never grow in number. Make it with
-// NewDurations or NewSizes; a nil Histogram drops what it is given.
+// NewDurations or NewSizes; a nil Histogram drops all values.
 type Histogram struct {
 	layout *layout
-	counts []atomic.Uint64 // of the buckets of layout, and of what is above them
+	counts []atomic.Uint64 // of the buckets of layout, and of values above them
 	sum    atomic.Int64
 }
 
@@ -115,7 +115,7 @@ func NewCounts(names ...string) *Counts {
 	return c
 }
 
-// Add counts one of a name.
+// Add adds one to the count of a name.
 func (c *Counts) Add(name string) {
 	i, known := c.at[name]
 	if !known {

@@ -205,7 +205,7 @@ func (s spentNonces) forget(now int64) {
 	}
 }
 
-// inOrder returns the origins of the present transaction, sorted.
+// inOrder returns the origins of the present transaction in order.
 func (r *Replica) inOrder() []Origin {
 	all := make([]Origin, 0, len(r.counters))
 	for from := range r.counters {

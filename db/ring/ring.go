@@ -8,8 +8,8 @@
 // forgotten, the segment is used again. If there is no such segment, the file grows.
 //
 // All times are running time: how long servers have run on the database since its ring
-// was made, without the time between two servers. So a clock that is wrong, or that is
-// set, makes the ring forget no nonce too early.
+// was made, without the time between two servers. So a wrong clock, or a change of the
+// clock, does not make the ring forget a nonce too early.
 package ring
 
 import (
@@ -35,17 +35,17 @@ const Suffix = "-nonces"
 var ErrFull = errors.New("the ring of nonces is full")
 
 // A Mark names one start of a server on a database. The database and its ring have the
-// mark of the last start. If the two differ, the ring lacks nonces.
+// mark of the last start. If the two differ, nonces are missing from the ring.
 type Mark [16]byte
 
 // Options says which database the ring belongs to, and has the marks of its starts.
 type Options struct {
-	Store     uint64        // names the database; a ring of another one is emptied
-	Last      Mark          // the mark of the last start, as the database has it; zero: unknown
+	Store     uint64        // names the database; the ring of another database is emptied
+	Last      Mark          // the mark of the last start in the database, or zero
 	Mark      Mark          // the mark of this start; Last, if the database could not be written
 	Unused    bool          // as far as the database knows, no server has run on it before
 	Skew      time.Duration // how far the timestamp of a request may be off in this run
-	MaxNonces int64         // how many nonces the file may have, roughly; 0: no limit
+	MaxNonces int64         // roughly how many nonces the file may have; 0 means no limit
 	Logger    *slog.Logger
 	// Found is called with the nonces of the ring, which may include some whose time is
 	// over. ends has the last second of the running time in which each must be refused.
@@ -53,8 +53,8 @@ type Options struct {
 	Found func(hashes []uint64, ends []uint32)
 }
 
-// Past says what Open knows of the nonces that were accepted before this start. Its times
-// are running time.
+// Past describes the nonces that were accepted before this start. Its times are running
+// time.
 type Past struct {
 	Began time.Duration // this start
 	Whole bool          // the ring has every nonce that was added to it
@@ -101,7 +101,7 @@ func Open(path string, o Options) (*Ring, Past, error) {
 		err = r.read(o.Store, o.Found)
 	}
 	past := r.past(o)
-	if err != nil { // Found may have got some only
+	if err != nil { // Found may have got only some
 		past = Past{Began: past.Began, Since: past.Began, Floor: past.Began}
 	} else {
 		err = r.begin(o, past)
@@ -173,21 +173,21 @@ func (r *Ring) readSegment(i int, buffer []byte) (hashes []uint64, ends []uint32
 	return hashes, ends
 }
 
-// past judges whether the ring has every nonce. It has if it was closed, and also if its
-// process was killed while the system went on. A copy of the file does not count, because
-// the nonces that were accepted after the copy was made are in the original.
+// past decides whether the ring has every nonce. It has if it was closed, or if its
+// process was killed while the system kept running. A copy of the file does not count,
+// because the nonces that were accepted after the copy was made are in the original.
 func (r *Ring) past(o Options) Past {
-	// A time that is too early does no harm. One that is too late would make Floor seem to
-	// be longer ago than it is.
+	// A time that is too early is harmless. One that is too late would make Floor seem
+	// earlier than it is.
 	began := max(time.Duration(r.head.Began), time.Duration(r.last)*time.Second)
 	whole := r.head.Mark == o.Last && o.Last != Mark{} && r.head.File == identity(r.file) && r.head.File != 0 &&
 		(r.head.Clean == 1 || r.head.Boot == bootMark() && r.head.Boot != Mark{})
 	switch {
-	case o.Unused && r.head.Store != o.Store: // with a ring of its own, the database is an old copy of one that was used
+	case o.Unused && r.head.Store != o.Store: // with a ring of its own, the database is an old copy of a used one
 		return Past{Began: began, Whole: true, Since: Beginning, Floor: Beginning}
 	case whole:
 		// Nonces that the last run had forgotten could be used again if this run accepts
-		// older timestamps than that one did.
+		// older timestamps than the last.
 		floor := max(time.Duration(r.head.Floor), began-time.Duration(r.head.Skew))
 		return Past{Began: began, Whole: true, Since: time.Duration(r.head.Since), Floor: floor}
 	}
@@ -196,7 +196,7 @@ func (r *Ring) past(o Options) Past {
 
 // begin writes the header of this run. Usually the database has the mark of this start
 // already. If that could not be written, the header must be durable: without it, this ring
-// would pass for one that was closed after a power cut.
+// would count as closed after a power cut.
 func (r *Ring) begin(o Options, p Past) error {
 	r.head = header{
 		Magic: magic, Store: o.Store, Mark: o.Mark, Boot: bootMark(), File: identity(r.file),
@@ -242,8 +242,8 @@ func (r *Ring) Add(hash uint64, second uint32, life uint16) error {
 
 // advance opens the segment with the next free slot. If the present segment is full, that
 // is one whose nonces may all be forgotten, or a new one at the end. advance writes zeros
-// into a segment before it maps the segment, so that a disk without room gives an error
-// and not a fault of the mapping.
+// into a segment before it maps the segment, so that a full disk causes an error and not
+// a fault of the mapping.
 func (r *Ring) advance(second uint32) error {
 	if err := r.intact(); err != nil {
 		return err
@@ -272,8 +272,8 @@ func (r *Ring) advance(second uint32) error {
 	return err
 }
 
-// intact returns an error if another process has cut the file off. Then nonces are missing,
-// and Close must not mark the ring as complete.
+// intact returns an error if another process has truncated the file. Then nonces are
+// missing, and Close must not mark the ring as complete.
 func (r *Ring) intact() error {
 	info, err := r.file.Stat()
 	if err == nil && len(r.until) > 0 && info.Size() < offset(len(r.until)) {
@@ -312,7 +312,7 @@ func (r *Ring) Close() error {
 		err = r.slots.close()
 	}
 	if err == nil {
-		err = r.file.Sync() // the entries come first, since the mark says that they are there
+		err = r.file.Sync() // the entries come first, since the mark vouches for them
 	}
 	if err == nil {
 		r.head.Clean = 1
@@ -335,14 +335,14 @@ var zeros [segmentBytes]byte
 func offset(segment int) int64 { return int64(segment+1) * segmentBytes }
 
 // pack makes the second half of an entry: when the nonce was accepted, for how long it is
-// refused, and a checksum of the entry, by which damaged bytes are told from an entry.
+// refused, and a checksum of the entry, which tells an entry from damaged bytes.
 func pack(store, hash uint64, at uint32, life uint16) uint64 {
 	word := uint64(at)<<32 | uint64(life)<<16
 	mixed := (store ^ hash ^ word*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd // odd constants of splitmix64 and murmur3
 	return word | mixed>>48
 }
 
-// mix makes one number, which is not zero, of the numbers that tell a file from others.
+// mix makes one nonzero number of the numbers that identify a file.
 func mix(inode uint64, seconds, nanoseconds int64) uint64 {
 	return (inode^uint64(seconds)*0x9e3779b97f4a7c15^uint64(nanoseconds)*0xff51afd7ed558ccd)*0x9e3779b97f4a7c15 | 1
 }

@@ -23,8 +23,8 @@ func openSegment(f *os.File, offset int64) (segment, error) {
 
 func (s *segment) isOpen() bool { return s.bytes != nil }
 
-// put writes an entry. It returns an error if the mapping faults, because somebody has cut
-// the file off, or because a file system that copies on write has no room for a block.
+// put writes an entry. It returns an error if the mapping faults, because the file was
+// truncated, or because a copy-on-write file system has no room for a block.
 func (s *segment) put(slot int, hash, word uint64) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

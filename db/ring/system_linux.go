@@ -21,8 +21,8 @@ func bootMark() (m Mark) {
 	return m
 }
 
-// identity tells a file from its copies by its number and by the time of its birth, because
-// the number of a removed file is used again.
+// identity identifies a file by its number and its time of birth, because the number of a
+// removed file is reused.
 func identity(f *os.File) uint64 {
 	var s unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {

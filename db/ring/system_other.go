@@ -13,7 +13,7 @@ const mapFlags = unix.MAP_SHARED
 // bootMark is zero, because these systems have no common name for a boot.
 func bootMark() (m Mark) { return m }
 
-// identity tells a file from most of its copies, by its number.
+// identity identifies a file by its number.
 func identity(f *os.File) uint64 {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &s); err != nil {

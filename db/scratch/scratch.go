@@ -32,8 +32,8 @@ func Dir(t testing.TB) string {
 	return Memory(t)
 }
 
-// Root returns the folder in which Memory makes its own; "" if the files of Memory are on disk. A
-// test program whose processes make files of their own can set TMPDIR to it.
+// Root returns the folder in which Memory makes folders, or "" if they are on disk. A test
+// program whose processes make files of their own can set TMPDIR to it.
 func Root() string { return inMemory() }
 
 // minFree is how many bytes must be free in memory. All tests that run at the same time use
@@ -41,8 +41,8 @@ func Root() string { return inMemory() }
 const minFree = 2 << 30
 
 // Memory returns a folder in memory, where a sync costs nothing, which is removed when the
-// test ends. The folder is on disk, like that of Dir with -long, where the system has no file
-// system in memory or too little of it is free.
+// test ends. The folder is on disk, as Dir's with -long, where the system has no file system
+// in memory or too little of it is free.
 func Memory(t testing.TB) string {
 	t.Helper()
 	return folder(t, Root())

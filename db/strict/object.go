@@ -49,10 +49,10 @@ func (e *SyntaxError) Error() string {
 // IsObject, Int and String. For a name in known, member gets that string itself.
 //
 // As PROTOCOL §1 demands, ReadObject also refuses invalid UTF-8 and lone surrogates
-// anywhere; objects and arrays nested deeper than 64 below the outermost object;
-// a name of the outermost object that comes twice after unescaping (inside a
-// value it may); and a name that differs from a known one in letter case alone,
-// as strings.EqualFold compares.
+// anywhere; objects and arrays nested deeper than 64 below the outermost object; a name
+// of the outermost object that occurs twice after unescaping (inside a value it may); and
+// a name that differs from a known one in letter case alone, as strings.EqualFold
+// compares.
 //
 // ReadObject calls member before it has read all of data. If it returns an error,
 // the caller must discard the members so far. A fault in data is a *SyntaxError.
@@ -64,7 +64,7 @@ func ReadObject(data []byte, known []string, member func(name string, value []by
 	return readObject(data, maxJSONDepth, known, member)
 }
 
-// ReadEnvelope is ReadObject for an object of which a value is itself a text for
+// ReadEnvelope is ReadObject for an object with a value that is itself read by
 // ReadObject. Objects and arrays may be nested one deeper, so that both read that text
 // alike.
 func ReadEnvelope(data []byte, known []string, member func(name string, value []byte) error) error {
@@ -104,9 +104,9 @@ func readObject(data []byte, deepest int, known []string, member func(name strin
 	return r.err
 }
 
-// jsonReader is the grammar of RFC 8259. Each method takes the offset where its
-// production begins and returns the offset after it. After a fault, a method
-// returns the end of data. Every production stops there, so none checks err.
+// jsonReader implements the grammar of RFC 8259. Each method takes the offset where its
+// production begins and returns the offset after it. After a fault, a method returns the
+// end of data. Every production stops there, so none checks err.
 type jsonReader struct {
 	data    []byte
 	deepest int   // the depth of the deepest object or array that is accepted
@@ -197,7 +197,7 @@ func (r *jsonReader) member(i, depth int) (nameEnd, start, end int) {
 	return nameEnd, start, r.value(start, depth+1)
 }
 
-// open skips an opening bracket. more tells that the object or array is not empty.
+// open skips an opening bracket. more says that the object or array is not empty.
 func (r *jsonReader) open(i int, closing byte) (next int, more bool) {
 	if i = r.space(i + 1); r.at(i) == closing {
 		return i + 1, false
@@ -205,8 +205,8 @@ func (r *jsonReader) open(i int, closing byte) (next int, more bool) {
 	return i, true
 }
 
-// comma reads a comma or the closing bracket after a member or an element. more
-// tells that another one must follow.
+// comma reads a comma or the closing bracket after a member or an element. more says that
+// another one must follow.
 func (r *jsonReader) comma(i int, closing byte) (next int, more bool) {
 	switch i = r.space(i); r.at(i) {
 	case ',':
@@ -297,9 +297,8 @@ func (r *jsonReader) escape(i int) int {
 	return r.fail(i, "lone surrogate")
 }
 
-// skipPlainJSON returns the offset of the first quote, backslash or control
-// character at or after i. It goes by eight bytes a step, since most of a body is
-// strings.
+// skipPlainJSON returns the offset of the first quote, backslash or control character at
+// or after i. It advances by eight bytes a step, since most of a body is strings.
 func skipPlainJSON(data []byte, i int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(data)-i >= 8; i += 8 {

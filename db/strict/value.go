@@ -82,9 +82,9 @@ func hex4(b []byte) (n rune) {
 	return n
 }
 
-// AppendString appends s to dst as a JSON string. It escapes quotes, backslashes,
-// control characters, and U+2028 and U+2029, which end a line in old JavaScript.
-// Bytes that are not UTF-8 become U+FFFD. All else is copied.
+// AppendString appends s to dst as a JSON string. It escapes quotes, backslashes, control
+// characters, and U+2028 and U+2029, which end a line in old JavaScript. Bytes that are
+// not UTF-8 become U+FFFD. Everything else is copied.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	done := 0 // s[:done] is in dst

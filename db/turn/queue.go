@@ -3,11 +3,11 @@ package turn
 // A Batch says how many items, of how many bytes in all, are taken at a time.
 type Batch struct{ Items, Bytes int }
 
-// A Queue has items that wait, the oldest first. Usually Take takes them all. If they are too
+// A Queue holds waiting items, the oldest first. Usually Take takes them all. If they are too
 // many for one batch, their owners take turns: the batch gets the first item of each, then
 // the second of each, and so on. So an owner with one item waits for one batch, however many
 // items others have. The items of one owner keep their order. Make it with NewQueue. The
-// caller guards it with a lock.
+// caller must guard it with a lock.
 type Queue[O comparable, T any] struct {
 	places   int
 	refused  Refused
@@ -17,7 +17,7 @@ type Queue[O comparable, T any] struct {
 	bytes    int       // of all items
 	of       map[O]int // how many items each owner has
 	spare    []T       // the array of the next items or of the next batch
-	turns    []int     // for each item, while a batch is chosen: how many items of its owner are before it
+	turns    []int     // while a batch is chosen: for each item, how many items of its owner are before it
 }
 
 type wish[O comparable] struct {
@@ -26,8 +26,8 @@ type wish[O comparable] struct {
 }
 
 // NewQueue returns an empty queue with so many places. all bounds a batch that takes all
-// items, cut one that leaves some behind; cut is less, because they wait for the batch to
-// end. Every batch takes the oldest item, however large it is.
+// items, and cut one that leaves some behind; cut is smaller, because those wait for the
+// batch to end. Every batch takes the oldest item, however large it is.
 func NewQueue[O comparable, T any](places int, all, cut Batch, refused Refused) Queue[O, T] {
 	cut = Batch{min(all.Items, cut.Items), min(all.Bytes, cut.Bytes)}
 	return Queue[O, T]{places: places, all: all, cut: cut, refused: refused, of: map[O]int{}}
@@ -50,8 +50,8 @@ func (q *Queue[O, T]) Add(of O, bytes int, item T) error {
 	return nil
 }
 
-// Items returns the items that wait, the oldest first. They are the queue's own, until its
-// next change.
+// Items returns the items that wait, the oldest first. The slice is valid until the
+// queue's next change.
 func (q *Queue[O, T]) Items() []T { return q.items }
 
 // Take takes a batch. Reuse must follow before the next Take.
@@ -82,7 +82,7 @@ func (b Batch) plus(items, bytes int) Batch { return Batch{b.Items + items, b.By
 func (b Batch) within(bound Batch) bool     { return b.Items <= bound.Items && b.Bytes <= bound.Bytes }
 
 // findTurns sets q.turns. It returns the first turn whose items do not all fit into a batch,
-// and what the turns before it have.
+// and the items and bytes of the turns before it.
 func (q *Queue[O, T]) findTurns() (last int, has Batch) {
 	sums := make([]Batch, q.cut.Items+1) // of the turns; the last one cannot fit
 	before := make(map[O]int, len(q.of))
@@ -106,7 +106,7 @@ func (q *Queue[O, T]) Remove(f func(T) bool) []T {
 	return q.part(nil, func(i int) bool { return f(q.items[i]) })
 }
 
-// part appends to out the items that leave the queue. leaves is asked about each, in order.
+// part appends to out the items that leave the queue. It calls leaves for each, in order.
 func (q *Queue[O, T]) part(out []T, leaves func(i int) bool) []T {
 	stay := 0
 	for i, item := range q.items {
@@ -127,8 +127,8 @@ func (q *Queue[O, T]) part(out []T, leaves func(i int) bool) []T {
 	return out
 }
 
-// Reuse takes back the array of a batch whose items are dealt with. If Take had returned nil,
-// the caller may have made one.
+// Reuse takes back the array of a finished batch. If Take returned nil, the caller may pass
+// its own array.
 func (q *Queue[O, T]) Reuse(batch []T) {
 	clear(batch)
 	if cap(batch) > cap(q.spare) {

@@ -1,11 +1,11 @@
-// Package turn shares out what is scarce: places where work is done (Stile), and places of
-// work that waits (Queue). The owners of the work take turns, however much each of them
-// wants, so an owner with one wish waits for at most one turn of each other owner. An owner
-// can take only a share. An error for an owner's own excess differs from one for that of
-// others (Refused).
+// Package turn shares out scarce places: for work that is done (Stile), and for work that
+// waits (Queue). The owners of the work take turns, however much each of them wants, so an
+// owner with one wish waits for at most one turn of each other owner. An owner can take
+// only a share. The error for an owner's own excess differs from the error for others'
+// (Refused).
 //
-// The zero value of an owner's type is the house itself. It takes its turn like any owner,
-// but may take all places.
+// The zero value of an owner's type is the house. It takes its turn like any owner, but may
+// take all places.
 //
 // The package knows nothing of the relay: its users name the owners and make the errors.
 package turn
@@ -24,18 +24,18 @@ import (
 // Unbounded is a number of places, or of waiting turns, that has no bound.
 const Unbounded = math.MaxInt
 
-// ErrClosed is the error of turns that are waited for when Options.Closed is closed.
+// ErrClosed is the error of waiting turns when Options.Closed is closed.
 var ErrClosed = errors.New("no further turn begins")
 
-// A Refused makes the error of a refusal. own is how much of the owner's own is in the way;
-// 0 if others have everything.
+// A Refused makes the error of a refusal. own is how many places the owner itself has; 0 if
+// others have them all.
 type Refused func(own int) error
 
-// Options say what a Stile lets in.
+// Options bound the turns of a Stile.
 type Options struct {
 	Places   int                // turns at a time; or Unbounded
 	Share    int                // of these, turns of one owner
-	Patience time.Duration      // how long a turn is waited for; 0: without end
+	Patience time.Duration      // how long a turn may wait; 0 means without limit
 	Refused  Refused            // nil if nobody is refused
 	Closed   <-chan struct{}    // ends all waits when it is closed; may be nil
 	Waits    *measure.Histogram // wait times of turns that could not begin at once; may be nil
@@ -66,8 +66,8 @@ func NewStile[O comparable](o Options) *Stile[O] {
 }
 
 // Take waits until a turn of an owner begins. Up to line turns of the owner may wait. After
-// nil, Give must follow. Errors: that of Refused, if more turns wait or Patience ends;
-// ErrClosed; that of ctx.
+// nil, Give must follow. Errors: the error of Refused, if more turns wait or Patience ends;
+// ErrClosed; the error of ctx.
 func (s *Stile[O]) Take(ctx context.Context, of O, line int) error {
 	turn, err := s.begin(of, line)
 	if turn == nil {
@@ -100,7 +100,7 @@ func (s *Stile[O]) begin(of O, line int) (turn chan struct{}, err error) {
 	defer s.mu.Unlock()
 	o := s.owners[of]
 	switch n := len(o.waiting); {
-	case s.isFree() && s.mayTake(of, o): // nobody is passed over: while a place is free, the ring is empty
+	case s.isFree() && s.mayTake(of, o): // no one is skipped: while a place is free, the ring is empty
 		s.taken, o.taken = s.taken+1, o.taken+1
 	case n >= line:
 		return nil, s.Refused(n)
@@ -119,8 +119,8 @@ func (s *Stile[O]) mayTake(of O, o owner) bool {
 	return o.taken < s.Share || of == house
 }
 
-// put stores the state of an owner, and puts the owner at the end of the ring if it has
-// reason to be there. s.mu is held.
+// put stores the state of an owner, and puts the owner at the end of the ring if it is to
+// be there. The caller must hold s.mu.
 func (s *Stile[O]) put(of O, o owner) {
 	if len(o.waiting) > 0 && !o.inRing && s.mayTake(of, o) {
 		o.inRing, s.ring = true, append(s.ring, of)
@@ -132,7 +132,7 @@ func (s *Stile[O]) put(of O, o owner) {
 	s.owners[of] = o
 }
 
-// next begins turns as long as places are free. s.mu is held.
+// next begins turns as long as places are free. The caller must hold s.mu.
 func (s *Stile[O]) next() {
 	for len(s.ring) > 0 && s.isFree() {
 		of := s.ring[0]
@@ -148,8 +148,8 @@ func (s *Stile[O]) next() {
 	}
 }
 
-// leave stops waiting for a turn, and returns err, or that of Refused if err is nil. It
-// returns nil if the turn has just begun.
+// leave stops waiting for a turn, and returns err, or the error of Refused if err is nil.
+// It returns nil if the turn has just begun.
 func (s *Stile[O]) leave(of O, turn chan struct{}, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Stile[O]) Give(of O) {
 	s.next()
 }
 
-// Waiting returns how many turns of an owner are waited for.
+// Waiting returns how many turns of an owner wait.
 func (s *Stile[O]) Waiting(of O) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package check is the rules that a relay's file must keep beyond those of SQLite, a function for
-// each: states, orders, interned strings, chains of receipts, payloads, addresses, profiles. It only
-// reads, by a file.Snapshot. With it, file.Check makes all of these checks, and a backup is
-// checked by them before it gets its name. Rules of one subject have a file.
+// Package check has the rules of a relay's file beyond SQLite's, a function for each: states,
+// orders, interned strings, chains of receipts, payloads, addresses, profiles. It only reads, by a
+// file.Snapshot. With this package, file.Check makes all of these checks, and so does a backup
+// before the copy gets its name. Each file has the rules of one subject.
 package check
 
 import (
@@ -18,7 +18,7 @@ import (
 	"relay/db/relay"
 )
 
-// check is one rule that a file must keep, and the function that looks for faults.
+// check is one rule, and the function that looks for faults.
 type check struct {
 	name  string
 	rule  string
@@ -78,10 +78,10 @@ var checks = []check{
 
 func init() { file.CheckBy(run) }
 
-// audit is a check of a file under way.
+// audit is a running check of a file.
 type audit struct {
 	*file.Snapshot
-	ids     *relay.IDs // nil if the secret is missing; then messages are shown by their positions
+	ids     *relay.IDs // nil if the secret is missing; then the result names messages by position
 	opts    file.CheckOptions
 	finding *file.Finding // of the present check
 	step    int64         // the number of the present check, from 0
@@ -116,7 +116,7 @@ func run(ctx context.Context, o file.CheckOptions) (file.CheckResult, error) {
 }
 
 // prepare reads the secret and the totals of the result. It ignores errors, which the
-// checks will find, too.
+// checks will report.
 func (a *audit) prepare() {
 	a.result.Bytes, _ = a.Size()
 	a.result.Messages, _ = a.Conn.Number("SELECT count(*) FROM message")
@@ -262,7 +262,7 @@ var (
 )
 
 // readSchema reads the SQL of every part of a file's schema, without comments and line
-// breaks, which are elsewhere in an upgraded file. It leaves out SQLite's own tables.
+// breaks, which differ in an upgraded file. It leaves out SQLite's own tables.
 func readSchema(c *sqlite.Conn) (parts []string, err error) {
 	r := c.Query(`SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite\_stat%' ESCAPE '\' ORDER BY type, name`)

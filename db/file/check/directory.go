@@ -21,8 +21,8 @@ func (a *audit) checkAddresses() error {
 		HAVING count(*) > 1`)
 }
 
-// checkDirectory checks the revisions, by which the search index follows the
-// directory (db/internal/directory/entry_sql.go), and the rows that a removal must have taken away.
+// checkDirectory checks the revisions, by which the search index follows the directory
+// (db/internal/directory/entry_sql.go), and the rows that a removal must have deleted.
 func (a *audit) checkDirectory() error {
 	err := a.ofRows(`SELECT count(*) || ' Mechas have the revision ' || revision FROM mecha GROUP BY revision
 		HAVING count(*) > 1 OR revision <= 0`)
@@ -44,7 +44,7 @@ func (a *audit) checkProfiles() error {
 		LEFT JOIN mecha m ON m.id = p.mecha`)
 }
 
-// profileFault says what is wrong with a stored profile; "" if it is sound.
+// profileFault returns what is wrong with a stored profile, or "".
 func profileFault(body, card string, visibility int64, accept string) string {
 	var p relay.Profile
 	if err := json.Unmarshal([]byte(body), &p); err != nil {

@@ -14,7 +14,7 @@ const (
 	clockAhead   = relay.MaxClockSkew
 )
 
-// keyFault says what is wrong with the form of a stored key; "" if it is sound.
+// keyFault returns what is wrong with the form of a stored key, or "".
 func keyFault(id string, hash []byte, secret string, label string) string {
 	switch {
 	case !relay.KeyID(id).WellFormed():
@@ -29,8 +29,8 @@ func keyFault(id string, hash []byte, secret string, label string) string {
 	return ""
 }
 
-// payloadFault says what is wrong with the JSON of a payload; "" if it is sound. Like
-// a send, it reads the payload inside an object, where a name may come twice.
+// payloadFault returns what is wrong with the JSON of a payload, or "". Like a send, it
+// reads the payload inside an object, where a name may occur twice.
 func payloadFault(body []byte) string {
 	const before, after = `{"payload":`, `}`
 	members, object := 0, false

@@ -40,7 +40,7 @@ func (a *audit) indexedUpto() (int64, error) {
 	return a.Conn.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 }
 
-// hasMessages returns a condition: the conversation whose number the column has has a message.
+// hasMessages returns the condition that the conversation in a column has a message.
 func (a *audit) hasMessages(column string) (string, error) {
 	upto, err := a.indexedUpto()
 	return "(EXISTS (SELECT 1 FROM joined j WHERE j.conversation = " + column + `)

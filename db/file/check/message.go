@@ -10,8 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-// reasons makes a query for the rows of a table for which one of the cases holds,
-// each of them WHEN condition THEN reason. The columns are key and the reason.
+// reasons makes a query for the rows of a table that meet one of the cases, each of the
+// form WHEN condition THEN reason. The columns are key and the reason.
 func reasons(key, cases, from string) string {
 	return "SELECT key, reason FROM (SELECT " + key + " AS key, CASE " + cases + " END AS reason FROM " + from +
 		") WHERE reason IS NOT NULL"
@@ -74,9 +74,9 @@ func (a *audit) checkConversations() error {
 			WHERE m.conversation IS NOT NULL`))
 }
 
-// checkParticipants checks the rule of join and participates (db/internal/sending/send_sql.go): sender
-// and recipient of the founding message take part without a row in `participant`, all
-// others have one.
+// checkParticipants checks the rule of join and participates (db/internal/sending/send_sql.go): the
+// sender and the recipient of the founding message take part without a row in `participant`; all
+// others have a row.
 func (a *audit) checkParticipants() error {
 	err := a.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation
 			|| ': there is no such conversation'
@@ -137,9 +137,9 @@ func (a *audit) link(p int64) (l link, found bool, err error) {
 	return l, found, err
 }
 
-// checkChains follows the receipts of every message and compares the message with
-// them. A chain only goes to older receipts of its message, so no receipt is counted
-// twice. If fewer are counted than there are, some belong to no chain.
+// checkChains follows the receipts of every message and compares the message with them. A
+// chain only goes to older receipts of its message, so no receipt is counted twice. If it
+// counts fewer than there are, some belong to no chain.
 func (a *audit) checkChains() error {
 	met, n := int64(0), int64(0)
 	final := map[int64]bool{} // relay.IsFinal of a status
@@ -197,7 +197,7 @@ func (a *audit) walk(r *sqlite.Rows, final map[int64]bool) (reason string, walke
 			more++
 		}
 		if l.state == int64(relay.Delivered) || l.state == int64(relay.Acknowledged) {
-			delivered = relay.Position(l.position).Time().UnixMilli() // at the end of the loop, that of the oldest
+			delivered = relay.Position(l.position).Time().UnixMilli() // at the end of the loop, the time of the oldest
 		}
 		if l.state == int64(relay.Acknowledged) {
 			acknowledged = relay.Position(l.position).Time().UnixMilli()

@@ -1,6 +1,6 @@
 package check
 
-// checkDeadlines checks what messages have by their senders' wish (db/internal/sending/send_sql.go).
+// checkDeadlines checks the deadlines that senders have set (db/internal/sending/send_sql.go).
 func (a *audit) checkDeadlines() error {
 	return a.ofMessages(reasons("position", `
 		WHEN overdue IS NOT NULL AND (overdue <> 1 OR ack_by IS NULL)

@@ -2,8 +2,8 @@ package check
 
 import "time"
 
-// checkRemoval checks what the removal of messages goes by (db/internal/retention/prune_sql.go): nothing that
-// is left may refer to a row that it could take for unused.
+// checkRemoval checks the rows by which the removal of messages decides (db/internal/retention/prune_sql.go):
+// no row may refer to one that counts as unused.
 func (a *audit) checkRemoval() error {
 	last, err := a.Conn.Number("SELECT value FROM setting WHERE name = 'last_position'")
 	if err != nil {

@@ -27,7 +27,7 @@ func (a *audit) checkWords() error {
 		WHERE status IS NOT NULL AND NOT EXISTS (SELECT 1 FROM word WHERE id = status)`)
 }
 
-// wordsTwice finds texts that two words after a number have.
+// wordsTwice finds texts that occur in two words after a number.
 const wordsTwice = `SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word WHERE id > ?
 	GROUP BY text HAVING count(*) > 1`
 
@@ -36,7 +36,7 @@ const wordsTwice = `SELECT 'word ' || min(id) || ' stands ' || count(*) || ' tim
 // may be wrong.
 func (a *audit) checkWordIndex() error {
 	if a.ids == nil {
-		return nil // without the secret, which checkSettings misses, the hashes are not known
+		return nil // without the secret, whose absence checkSettings reports, the hashes are unknown
 	}
 	upto, err := a.Conn.Number("SELECT value FROM setting WHERE name = 'words_indexed_upto'")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package compact rebuilds a database file without its unused pages. Nobody may have the file
-// meanwhile: of a served one, the server gives unused pages back (db.GiveBack). It knows the size
-// of a file, how much of that is unused, and what a rebuild needs on the disk.
+// Package compact rebuilds a database file without its unused pages. No other process may have
+// the file meanwhile: in a served file, the server frees unused pages (db.GiveBack). The package
+// knows the size of a file, how much of it is unused, and how much disk a rebuild needs.
 package compact
 
 import (
@@ -46,10 +46,10 @@ func measure(c *sqlite.Conn, path string) (Result, error) {
 		errors.Join(err, err2, err3)
 }
 
-// Rebuild rebuilds the file at path, which no other process of the relay has, if the disk has room
-// for two more of it. schema is the text of schema.sql. If ctx ends, the file stays as it is. Errors
-// name the path: admin.ErrServed, if a server has the file; admin.ErrInUse, if another process has it
-// for ten seconds.
+// Rebuild rebuilds the file at path, which no other relay process may have, if the disk has room for
+// two more copies. schema is the text of schema.sql. If ctx ends, the file is unchanged. Errors name
+// the path: admin.ErrServed, if a server has the file; admin.ErrInUse, if another process has it for
+// ten seconds.
 func Rebuild(ctx context.Context, path, schema string) (r Result, err error) {
 	began := time.Now()
 	if path, err = filepath.Abs(path); err != nil {
@@ -95,8 +95,8 @@ func Rebuild(ctx context.Context, path, schema string) (r Result, err error) {
 	return r, file.Explain(path, err)
 }
 
-// mustFollowNoLog refuses a file that follows a log. What another process wrote into it
-// would be in this copy alone.
+// mustFollowNoLog refuses a file that follows a log. Only this copy would have the
+// changes of another process.
 func mustFollowNoLog(c *sqlite.Conn, path string) error {
 	_, follows, err := file.ReadReplica(c)
 	if err == nil && follows {
@@ -120,7 +120,7 @@ func rebuild(c *sqlite.Conn, path string) error {
 	case sqlite.IsBusy(err):
 		return fmt.Errorf("another command has %s open: try again when it has ended", path)
 	case err == nil:
-		_, err = c.Checkpoint() // only then the file gets shorter
+		_, err = c.Checkpoint() // this makes the file shorter
 	}
 	return err
 }

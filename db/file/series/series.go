@@ -1,5 +1,5 @@
-// Package series adds copies of one database to a folder, of which the newest stay. It adds none of
-// another database, and none of a state that is behind the newest copy: each would push out a better
+// Package series adds copies of one database to a folder, and keeps the newest. It does not add a
+// copy of another database, or of an older state than the newest copy: each would push out a better
 // one. One process at a time can add copies to a folder; restores only read it (file.SeriesCopies).
 package series
 
@@ -43,12 +43,11 @@ func (s *Series) Close() error {
 	return err
 }
 
-// Add adds a copy of the database o.From, and then removes the oldest copies of those that
-// are too many. If the clock was set back, the name has a time just after that of the newest
-// copy. o.To is ignored. After an error, the folder has no new copy, or the error says that old ones
-// could not be removed. The error is ErrHeld if another process has the folder. Add
-// refuses a database that the newest readable copy was not made of, or is ahead of: each
-// copy of it would push out a better one.
+// Add adds a copy of the database o.From, and then removes the oldest copies beyond the limit. If
+// the clock was set back, the name has a time just after the newest copy's. o.To is ignored. After
+// an error, the folder has no new copy, or the error says that old ones could not be removed. The
+// error is ErrHeld if another process has the folder. Add refuses a database that the newest
+// readable copy was not made of, or is ahead of: each copy of it would push out a better one.
 func (s *Series) Add(ctx context.Context, o file.BackupOptions) (file.BackupResult, error) {
 	if err := s.lock(); err != nil {
 		return file.BackupResult{}, err
@@ -80,7 +79,7 @@ func (s *Series) Add(ctx context.Context, o file.BackupOptions) (file.BackupResu
 
 // mustGoOn refuses the database at path if the newest readable one of copies, which begin
 // with the newest, is of another database or has a later position. A restored database has
-// the secret of its copies, and Restore sets its position behind theirs.
+// the secret of its copies, and Restore moves its position past theirs.
 func mustGoOn(path string, copies []file.SeriesCopy) error {
 	now, err := originAt(path)
 	if err != nil {
@@ -91,7 +90,7 @@ func mustGoOn(path string, copies []file.SeriesCopy) error {
 		switch {
 		case file.IsOfAnotherVersion(err) || file.IsDenied(err):
 			return fmt.Errorf("%w; or use another folder for the copies", err)
-		case err != nil: // it is damaged, or no copy of a relay
+		case err != nil: // it is damaged, or not a copy of a relay
 			continue
 		case !bytes.Equal(then.secret, now.secret):
 			return fmt.Errorf("%s is a copy of another database: use another folder, or remove the copies of that one", c.Path)

@@ -1,8 +1,8 @@
 // Package answers is the room of the answers to searches, which a Mecha may read again for an hour
 // (PROTOCOL §5, Search result). They are local to a process, since each process has its own index.
 //
-// Only a server cleans up. A Cleaner removes a text of expired searches; what else a search has of its
-// query belongs to Lessons, with a Cleaner of its own.
+// Only a server cleans up. A Cleaner removes a text of expired searches. Lessons has its own Cleaner,
+// for the words of the query.
 package answers
 
 import (
@@ -21,12 +21,12 @@ const (
 	searchBytesPerMecha = 16 << 20
 )
 
-// Lessons hears of searches, and may keep something of them in their rows.
+// Lessons is called for searches, and may store data in their rows.
 type Lessons interface {
 	// Asked is called when a search has been answered, before its row is written. Any goroutine
 	// may call it.
 	Asked(s *relay.SaveSearch)
-	// Kept returns what its row has for the messages that name the search; nil: nothing.
+	// Kept returns what the row stores for the messages that name the search, or nil.
 	Kept(s *relay.SaveSearch) (words, listed any)
 }
 
@@ -49,18 +49,18 @@ func (a *Answers) Due(now time.Time) bool { return a.w.Opts.Serve && a.cleaner.D
 // Do cleans up.
 func (a *Answers) Do(now time.Time) { a.cleaner.Do(now) }
 
-// MechaGone removes the answers of a Mecha that nothing refers to: nobody can ask for them any more.
+// MechaGone removes the answers of a Mecha that nothing refers to: nobody can read them any more.
 func (a *Answers) MechaGone(t *engine.Tx, id relay.MechaNumber) error {
 	return t.C.Exec("DELETE FROM search WHERE mecha = ?", int64(id))
 }
 
 // SaveSearch queues the storing of an answer, without waiting for its commit. done is
-// called from the writer's goroutine and must not block; if the store refuses the
-// answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
-// for concurrent use.
+// called from the writer's goroutine and must not block; if the store refuses the answer,
+// SaveSearch calls it at once. Errors: DiskFull, and those of every write. Any goroutine
+// may call it.
 func (a *Answers) SaveSearch(s *relay.SaveSearch, done func(error)) {
 	a.lessons.Asked(s)
-	if a.w.Disk.Low.Load() { // the room that is left is for acknowledgements
+	if a.w.Disk.Low.Load() { // the remaining room is for acknowledgements
 		done(engine.ErrDiskFull())
 		return
 	}
@@ -137,7 +137,7 @@ func (a *Answers) trimTexts(t *engine.Tx, id relay.MechaNumber, after relay.Posi
 	return emptySearches(t, emptied, answerText)
 }
 
-// A Text is what a search has of its query or answer, and loses after some time.
+// A Text is a text in the row of a search that is removed after some time.
 type Text struct {
 	Size, Empty string        // SQL: the bytes of the text in a row, and what removes it
 	Stays       time.Duration // after the search has expired
@@ -173,7 +173,7 @@ type Cleaner struct {
 	upto relay.Position // rows up to this position are done
 }
 
-// NewCleaner makes a Cleaner. It begins at once with what has expired before.
+// NewCleaner makes a Cleaner. It begins with the searches that have already expired.
 func NewCleaner(w *engine.Store, what Text) *Cleaner { return &Cleaner{w: w, what: what, next: 1} }
 
 const (
@@ -196,10 +196,8 @@ func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
 }
 
-// Due implements engine.Background.
 func (s *Cleaner) Due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
 
-// Do implements engine.Background.
 func (s *Cleaner) Do(now time.Time) {
 	e := &emptyExpired{at: now, after: s.upto, what: s.what}
 	s.w.DoNow(e, func(err error) {

@@ -1,8 +1,8 @@
-// Package dictionary is the room of words and addresses: it gives them their numbers in the
-// tables word and mecha, and keeps the index of words up to date.
+// Package dictionary is the room of interned strings (words) and addresses: it assigns their
+// numbers in the tables word and mecha, and keeps the index of words up to date.
 //
-// The writer asks it by Mecha and Intern. The numbers that a transaction has found or made reach
-// the caches of package names only once it is committed. A word that the present transaction has
+// The writer calls Mecha and Intern. The numbers that a transaction has found or made reach the
+// caches of package names only once it is committed. A word that the present transaction has
 // removed is still in them: see IsRemoved.
 package dictionary
 
@@ -16,8 +16,8 @@ import (
 	"relay/db/relay"
 )
 
-// Dictionary is the room of words and addresses: it gives them their numbers. It has what the
-// present transaction has found and made, which the caches get once that is committed.
+// Dictionary is the room of words and addresses. It holds the numbers that the present
+// transaction has found and made, which the caches get after the commit.
 type Dictionary struct {
 	engine.Quiet
 	w           *engine.Store
@@ -79,7 +79,7 @@ func (d *Dictionary) Forget() {
 
 func (d *Dictionary) Flush() { d.w.TailStrings.Flush(d.w.MayWrite, d.w.CommitRows) }
 
-// Mecha returns the number of an address, 0 if it is not registered.
+// Mecha returns the number of an address, or 0 if it is not registered.
 func (d *Dictionary) Mecha(t *engine.Tx, a relay.Address) (relay.MechaNumber, error) {
 	if id, ok := d.Mechas[a]; ok {
 		return relay.MechaNumber(id), nil
@@ -108,8 +108,8 @@ func (d *Dictionary) Intern(t *engine.Tx, text string) (int64, error) {
 	return d.AddWord(t, text)
 }
 
-// IsRemoved reports whether this transaction has removed a word, of which the caches do
-// not know yet.
+// IsRemoved reports whether this transaction has removed a word, which the caches still
+// have.
 func (d *Dictionary) IsRemoved(t *engine.Tx, text string) bool {
 	id, known := d.words[text]
 	return known && id == 0
@@ -142,10 +142,10 @@ func (d *Dictionary) useWord(t *engine.Tx, id int64) error {
 	return nil
 }
 
-const maxWordsUsed = 1 << 16 // words, of whose use the writer has a cache
+const maxWordsUsed = 1 << 16 // words whose use the writer caches
 
-// AddWord adds a word that is new. A server indexes it late, another process at once, because
-// the server's memory would not have it.
+// AddWord adds a word that is new. A server indexes it later; another process indexes it at
+// once, because the server's memory would not have it.
 func (d *Dictionary) AddWord(t *engine.Tx, text string) (id int64, err error) {
 	p := t.Next(t.Now)
 	if _, err := t.C.Row(func(r *sqlite.Rows) { id = r.Int(0) },
@@ -163,7 +163,7 @@ func (d *Dictionary) AddWord(t *engine.Tx, text string) (id int64, err error) {
 }
 
 // RemoveWord removes a word. The server's memory of words may keep its number for a while. That
-// does no harm, because FindWord looks at the row of each number that it finds there.
+// is harmless, because FindWord reads the row of each number that it finds there.
 func (room *Dictionary) RemoveWord(t *engine.Tx, id int64, text string) error {
 	if err := t.C.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err
@@ -175,8 +175,8 @@ func (room *Dictionary) RemoveWord(t *engine.Tx, id int64, text string) error {
 	return t.C.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.IDs.WordHash(text), id)
 }
 
-// StartIndex reads the words after the watermark, which a killed server has not indexed, or only
-// some of them. If they are far more than a server leaves, it indexes them at once, a part at a
+// StartIndex reads the words after the watermark, which a killed server has not indexed
+// completely. If they are far more than a server leaves, it indexes them at once, a part at a
 // time.
 func (d *Dictionary) StartIndex() error {
 	w, limit := d.w, 4*names.WordSegment

@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// An Index remembers the items that its tables lack, or lacked a short time ago, and inserts
-// their rows. Make it with New. Only a server starts it; in other processes it finds nothing.
-// Find, Missing and Lists are safe for concurrent use. All other methods are the writer's.
+// An Index remembers the items that its tables do not have, or did not have a short time ago,
+// and inserts their rows. Make it with New. Only a server starts it; in other processes it
+// finds nothing. Find, Missing and Lists are safe for concurrent use. All other methods are
+// the writer's.
 type Index[T Item[P], P ~int64] struct {
 	Options[P]
 	writing[P]
 
-	mu sync.RWMutex // only the writer changes what is below, so it reads without the lock
+	mu sync.RWMutex // only the writer changes the fields below, so it reads without the lock
 	// The three segments, or nil. indexed has been indexed, and is kept for reads that began
 	// before that. The rows of indexing are being inserted. collecting gets the new items;
 	// it is nil unless Start was called.
@@ -25,7 +26,7 @@ type Index[T Item[P], P ~int64] struct {
 // New returns an index that was not started.
 func New[T Item[P], P ~int64](o Options[P]) *Index[T, P] { return &Index[T, P]{Options: o} }
 
-// segments returns the segments, the oldest first; nil for one that there is not.
+// segments returns the segments, the oldest first; each may be nil.
 func (x *Index[T, P]) segments() [3]*segment[T, P] {
 	return [...]*segment[T, P]{x.indexed, x.indexing, x.collecting}
 }
@@ -94,9 +95,9 @@ func (x *Index[T, P]) finish() {
 }
 
 // Find returns the positions in [from, to) of the items that have one of the keys, and that
-// the tables may lack at the watermark after. many says that there are so many that a scan of
-// the items is cheaper; then positions is nil. known is false if the watermark is too old for
-// this memory, or if this process does not serve.
+// the tables may not have at the watermark after. many says that they are so many that a scan
+// of the items is cheaper; then positions is nil. known is false if the watermark is too old
+// for this memory, or if this process is not the server.
 func (x *Index[T, P]) Find(after, from, to P, keys ...Key) (positions []P, many, known bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -136,7 +137,7 @@ func within[P ~int64](list []P, from, to P) []P {
 	return list[i : i+j]
 }
 
-// Missing returns how many items the tables lack.
+// Missing returns how many items the tables do not have.
 func (x *Index[T, P]) Missing() (items int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -1,14 +1,14 @@
-// Package late keeps index tables that a server writes late. The items of such an index, such
-// as messages, are in the file at once, and only the rows by which they are found are not. If
-// each transaction wrote its own rows, it would change pages of its own in every table. So an
-// Index collects a segment of items in memory, sorts their rows, and inserts part of them with
-// each transaction, while it collects the next segment. A page is then changed once for all of
-// its new rows.
+// Package late is a write-behind index: it maintains index tables that a server writes behind.
+// The items of such an index, such as messages, are in the file at once; only the rows by
+// which they are found come later. If each transaction wrote its own rows, it would change
+// pages of its own in every table. So an Index collects a segment of items in memory, sorts
+// their rows, and inserts part of them with each transaction, while it collects the next
+// segment. A page is then changed once for all of its new rows.
 //
-// A watermark in the file says up to where the tables have all items. A read finds the later
-// ones in the memory of the Index, by the watermark of its own transaction, so that it misses
-// none in between. A process without this memory scans the items from the watermark on. The
-// items after it are the first segment of the next start, so nothing can be lost.
+// A watermark in the file says up to which position the tables have all items. A read finds
+// the later ones in the memory of the Index, by the watermark of its own transaction, so that
+// it misses none in between. A process without this memory scans the items from the watermark
+// on. The items after it are the first segment of the next start, so nothing can be lost.
 //
 // The package knows neither what the items are nor their tables: an Item names the keys by
 // which it is found, and Options have the statements.
@@ -21,7 +21,7 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// A Key is what items are found by: Of in a table. The tables are numbered from 0.
+// A Key is a value by which items are found: Of in a table. The tables are numbered from 0.
 type Key struct {
 	Table int
 	Of    int64
@@ -36,7 +36,7 @@ type Row[P ~int64] struct {
 // An Item is what an index finds. Later items have greater positions.
 type Item[P ~int64] interface {
 	Position() P
-	// Key returns what the item is found by in a table; false if it is not in the table.
+	// Key returns the value by which the item is found in a table, or false if it is not in the table.
 	Key(table int) (of int64, is bool)
 }
 
@@ -53,17 +53,17 @@ func has[T Item[P], P ~int64](item T, keys []Key) bool {
 // Options say what an Index writes, and how.
 type Options[P ~int64] struct {
 	// Tables insert rows, which come in the order of the table's primary key. The tables are
-	// written one after the other. One that is nil is in memory alone.
+	// written one after the other. A nil table is in memory alone.
 	Tables    []func(c *sqlite.Conn, rows []Row[P]) error
 	Watermark func(c *sqlite.Conn, upto P) error // stores the watermark
 
 	Segment   int // items of a segment, or more
 	PerItem   int // rows that are inserted, at most, for every new item
 	MinRows   int // rows; fewer wait for the next transaction, unless they end a table
-	ScanRatio int // a scan is cheaper than a list if one of so many items is wanted, or more; 0: never
+	ScanRatio int // a scan is cheaper than a list if one of so many items, or more, is wanted; 0 means never
 }
 
-// lists are lists of positions, in order, by what a table finds them by.
+// lists are sorted lists of positions, by the keys of a table.
 type lists[P ~int64] map[int64][]P
 
 func (l lists[P]) has(r Row[P]) bool {
@@ -71,7 +71,7 @@ func (l lists[P]) has(r Row[P]) bool {
 	return there
 }
 
-// remove removes a row, if it is there.
+// remove removes a row, if it exists.
 func (l lists[P]) remove(r Row[P]) {
 	list := l[r.Of]
 	i, there := slices.BinarySearch(list, r.At)
@@ -131,5 +131,5 @@ func (s *segment[T, P]) drop(item T) {
 	s.count--
 }
 
-// covers reports whether an item at a position is in the segment, or was.
+// covers reports whether an item at a position is or was in the segment.
 func (s *segment[T, P]) covers(at P) bool { return s != nil && s.after < at && at <= s.upto }

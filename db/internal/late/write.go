@@ -11,11 +11,11 @@ import (
 // closes.
 const rowsWhenClosing = 16384
 
-// writing is the rows of the indexing segment. Those of a transaction are neighbours in one
-// table, because each table that a transaction inserts into costs it a page at each end of the
-// rows, and the one above them.
+// writing is the rows of the indexing segment. The rows of a transaction are neighbours in one
+// table, because each table costs a transaction a page at each end of the rows, and the page
+// above them.
 type writing[P ~int64] struct {
-	rest  []rest[P]  // what is still to be inserted, one table after the other
+	rest  []rest[P]  // the rows still to be inserted, one table after the other
 	gone  map[P]bool // items of the segment that were removed since it was sealed
 	upto  P          // the end of the segment
 	due   int        // how many rows may be inserted now
@@ -28,7 +28,7 @@ type rest[P ~int64] struct {
 	rows  []Row[P]
 }
 
-// Start begins to collect items after a watermark. read adds those that the file has; they
+// Start begins to collect items after a watermark. read adds the items in the file, which
 // are the first segment.
 func (x *Index[T, P]) Start(after P, read func(add func(T)) error) error {
 	s := newSegment[T](len(x.Tables), after)
@@ -94,7 +94,7 @@ func (x *Index[T, P]) BeforeCommit(c *sqlite.Conn, removed []T) error {
 	return x.insert(c, removed)
 }
 
-// insert inserts the rows that are tried, and after the last ones the watermark.
+// insert inserts the tried rows and, after the last ones, stores the watermark.
 func (x *Index[T, P]) insert(c *sqlite.Conn, removed []T) error {
 	first := x.rest[0]
 	if err := x.Tables[first.table](c, x.without(removed, first.rows[:x.tried])); err != nil {
@@ -165,9 +165,8 @@ func (x *Index[T, P]) left() (n int) {
 	return n
 }
 
-// Flush inserts the rows of all items, since the store closes, as long as it may. commit makes
-// a transaction, with BeforeCommit and AfterCommit. If that inserts nothing, the next start
-// does.
+// Flush inserts the rows of all items before the store closes, while may returns true. commit
+// makes a transaction, with BeforeCommit and AfterCommit. The next start inserts the rest.
 func (x *Index[T, P]) Flush(may func() bool, commit func()) {
 	for x.collecting != nil && may() {
 		if len(x.rest) == 0 {

@@ -1,5 +1,6 @@
-// Package lessons is where what learns of searches and acknowledgements meets the store. The rooms call
-// it; a ring brings it, by Register or by an option of the store. Without one the store learns nothing.
+// Package lessons has the hooks by which discovery learns from searches and acknowledgements. The rooms
+// call them; a ring provides them, by Register or by an option of the store. Without a ring, the store
+// learns nothing.
 package lessons
 
 import (
@@ -15,7 +16,7 @@ import (
 	"relay/db/relay"
 )
 
-// Lessons is the room of what is learned.
+// Lessons is the room of learned words.
 type Lessons interface {
 	engine.Room
 	answers.Lessons
@@ -32,10 +33,10 @@ type Make func(*engine.Store, *dictionary.Dictionary) Lessons
 
 var registered Make = func(*engine.Store, *dictionary.Dictionary) Lessons { return none{} }
 
-// Register has the stores whose options say nothing else use the rooms of m.
+// Register has stores use the rooms of m, unless their options name others.
 func Register(m Make) { registered = m }
 
-// Registered returns what Register was given; else it makes a room that learns nothing.
+// Registered returns the registered Make, or one that makes a room that learns nothing.
 func Registered() Make { return registered }
 
 // none learns nothing.

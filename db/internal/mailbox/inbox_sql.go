@@ -12,9 +12,9 @@ import (
 // reading. It is a variable, so that tests can have many pieces of few messages.
 var InboxRows = 2000
 
-// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It looks at them
-// all, in pieces, and each piece sees the file as it is in its turn. Errors: RateLimited,
-// if too many reads of the Mecha wait. Safe for concurrent use.
+// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It reads them
+// all, in pieces, each of which sees the file as of its turn. Errors: RateLimited, if too
+// many reads of the Mecha wait. Any goroutine may call it.
 func (m *Mailbox) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
 	i := NewInbox(id)
 	for !i.Done {
@@ -25,7 +25,7 @@ func (m *Mailbox) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox,
 	return i.Inbox, nil
 }
 
-// An inbox is a count that is under way.
+// An inbox is a running count.
 type inbox struct {
 	relay.Inbox
 	of             relay.MechaNumber
@@ -45,7 +45,7 @@ func (i *inbox) GoOn(x *engine.Rx) error {
 	if err != nil {
 		return err
 	}
-	rows, counts := 0, map[int64]int{} // by the word of the priority
+	rows, counts := 0, map[int64]int{} // by the number of the priority
 	r := x.C.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) "+
 		"FROM (SELECT m.priority, m.position, "+
 		"iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive FROM ("+
@@ -90,10 +90,10 @@ func countOpen(x *engine.Rx, id relay.MechaNumber) (int, error) {
 	return int(all), err
 }
 
-// maxAhead bounds what a repeated request costs. More are hardly ever told apart.
+// maxAhead bounds the cost of repeated requests. Hardly any caller needs to distinguish larger numbers.
 const maxAhead = 1000
 
-// CountAhead counts the pending messages of a Mecha before a position, up to mostAhead.
+// CountAhead counts the pending messages of a Mecha before a position, up to maxAhead.
 func CountAhead(x *engine.Rx, id relay.MechaNumber, before relay.Position) (int, error) {
 	pending, args, err := Pending(x, id, 0, maxAhead)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // The messages of a conversation, besides its founding one, and those that answer a message,
-// are found by the tables `joined` and `reply`, and behind the watermark as those of a Mecha
-// are (package late).
+// are found by the tables `joined` and `reply`, and after the watermark like the messages of
+// a Mecha (package late).
 
 const (
 	JoinedRange = "SELECT position FROM joined WHERE conversation = ? AND position >= ? AND position < ?"
@@ -17,13 +17,13 @@ const (
 )
 
 // FindJoined looks for the messages in [from, to) that have joined a conversation, and that
-// the index may lack.
+// may be missing from the index.
 func FindJoined(x *engine.Rx, conversation int64, from, to relay.Position) (Unindexed, error) {
 	return findInTail(x, Wanted{Conversation: conversation}, from, to)
 }
 
-// FindReplies looks for the messages after a position that answer a question, and that the
-// index may lack.
+// FindReplies looks for the messages after a position that answer a question, and that may
+// be missing from the index.
 func FindReplies(x *engine.Rx, question, after relay.Position) (Unindexed, error) {
 	return findInTail(x, Wanted{Question: question}, after+1, math.MaxInt64)
 }

@@ -13,7 +13,7 @@ import (
 // has received and sent, which have joined a conversation, and which answer a message. If
 // every message were indexed with its own transaction, it would change up to four more
 // pages, different ones for almost every message. With a thousand Mechas the log would grow
-// to ten times the size of the messages. So a server updates these tables late (package
+// to ten times the size of the messages. So a server writes these tables behind (package
 // late), up to the watermark `indexed_upto`.
 
 // rows inserted, at most, for every new message; a segment is then indexed when half of the next one has come, since no
@@ -34,11 +34,11 @@ func NewTailMessages() *late.Index[names.Message, relay.Position] {
 	})
 }
 
-// Wanted says which messages are looked for: those of a Mecha, those that have joined a
-// conversation, or those that answer a question. One of the three is set.
+// Wanted selects the messages of a Mecha, the messages that have joined a conversation,
+// or the messages that answer a question. One of the three is set.
 type Wanted struct {
 	Mecha        relay.MechaNumber
-	pending      bool // of the Mecha's messages, received ones that are pending; others may be left out
+	pending      bool // only received messages that are pending are needed
 	Conversation int64
 	Question     relay.Position
 }
@@ -56,8 +56,8 @@ func (w Wanted) keys() []late.Key {
 	return []late.Key{{Table: names.InReceived, Of: int64(w.Mecha)}, {Table: names.InSent, Of: int64(w.Mecha)}}
 }
 
-// JSONList writes numbers as a JSON array, the form in which one argument of a
-// statement can have many.
+// JSONList writes numbers as a JSON array, so that one argument of a statement can have
+// many.
 func JSONList[T any, N ~int64](all []T, number func(T) N) string {
 	b := make([]byte, 0, 2+18*len(all))
 	b = append(b, '[')

@@ -1,10 +1,10 @@
 // Package mailbox is the room of the mailboxes: which messages a Mecha has received and sent, which
 // it has not acknowledged, which have joined a conversation, and which answer a message.
 //
-// A server writes these index tables late, up to a watermark (package late). So a read asks
-// FindUnindexed, FindJoined or FindReplies, which say where the messages behind the watermark are
-// found, and makes its query from both. Rows of removed messages go later, many at a time
-// (MailboxCleaner); reads pass over them. The counts of pending messages are in memory.
+// A server writes these index tables behind, up to a watermark (package late). So a read calls
+// FindUnindexed, FindJoined or FindReplies, which say where the messages after the watermark are
+// found, and makes its query from both. Rows of removed messages are deleted later, many at a time
+// (MailboxCleaner); reads skip them. The counts of pending messages are in memory.
 package mailbox
 
 import (
@@ -15,8 +15,8 @@ import (
 	"relay/db/relay"
 )
 
-// Mailbox is the room of the mailboxes: which messages a Mecha has received, has sent, and has
-// not acknowledged. It indexes messages late (package late), and counts the pending ones.
+// Mailbox is the room of the mailboxes. It indexes messages behind (package late), and counts
+// the pending ones.
 type Mailbox struct {
 	engine.Quiet
 	w       *engine.Store
@@ -49,7 +49,7 @@ func (m *Mailbox) AfterCommit(t *engine.Tx) {
 func (m *Mailbox) Flush() { m.w.Caches.TailIndex.Flush(m.w.MayWrite, m.w.CommitRows) }
 
 // known returns the count of a Mecha's pending messages, if they were counted. Forget keeps
-// the counts, because other processes do not send or acknowledge.
+// the counts, because other processes neither send nor acknowledge.
 func (m *Mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 	if n, ok = m.counted[id]; !ok {
 		n, ok = m.pending[id]
@@ -57,6 +57,6 @@ func (m *Mailbox) known(id relay.MechaNumber) (n int, ok bool) {
 	return n, ok
 }
 
-// Unindexed returns how many messages the mailbox tables lack (package late). Safe for
-// concurrent use.
+// Unindexed returns how many messages are missing from the mailbox tables (package late).
+// Any goroutine may call it.
 func (m *Mailbox) Unindexed() int { return m.w.Caches.TailIndex.Missing() }

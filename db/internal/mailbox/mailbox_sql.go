@@ -16,16 +16,16 @@ func IndexedUpto(x *engine.Rx) (relay.Position, error) {
 	return relay.Position(p), err
 }
 
-// Unindexed says how to find the wanted messages that the index may lack: in a list of
-// positions, which may have others, too, or by a scan from the watermark on. For a Mecha, it
-// also says which rows of the index are of messages that were removed.
+// Unindexed says how to find the wanted messages that may be missing from the index: in a
+// list of positions, which may include others, or by a scan from the watermark on. For a
+// Mecha, it also says which rows of the index are of messages that were removed.
 type Unindexed struct {
 	Wanted
 	after  relay.Position // the watermark
 	list   string         // a JSON array of positions; "": scan
-	None   bool           // the index lacks no message
-	Oldest relay.Position // all rows of the index before this position are of removed messages; 0: none are
-	Gaps   bool           // so are others, which are in `unlisted`
+	None   bool           // the index has all messages
+	Oldest relay.Position // all rows of the index before this position are of removed messages; 0 if none are
+	Gaps   bool           // so are other rows, which are in `unlisted`
 }
 
 // indexState reads the watermark, and which rows of the index are of removed messages.
@@ -44,8 +44,8 @@ func indexState(x *engine.Rx) (u Unindexed, err error) {
 	return u, err
 }
 
-// FindUnindexed looks for the messages of a Mecha in [from, to) that the index may
-// lack. With pending, it may leave out all but received messages that are pending.
+// FindUnindexed looks for the messages of a Mecha in [from, to) that may be missing from
+// the index. With pending, it may leave out all but received messages that are pending.
 func FindUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, pending bool) (Unindexed, error) {
 	if id == 0 {
 		return Unindexed{None: true}, nil
@@ -59,7 +59,7 @@ func FindUnindexed(x *engine.Rx, id relay.MechaNumber, from, to relay.Position, 
 	return u, nil
 }
 
-// find sets where the wanted messages in [from, to) are found, if this process knows.
+// find sets where the wanted messages in [from, to) are found, if this process knows it.
 func (u *Unindexed) find(index *late.Index[names.Message, relay.Position], from, to relay.Position) {
 	if positions, many, known := index.Find(u.after, from, to, u.keys()...); known && !many {
 		u.None = len(positions) == 0
@@ -67,8 +67,8 @@ func (u *Unindexed) find(index *late.Index[names.Message, relay.Position], from,
 	}
 }
 
-// rows returns the rows of message among which the wanted ones in [from, to) are: what follows
-// FROM, up to a condition.
+// rows returns the SQL after FROM that selects the rows of message with the wanted ones in
+// [from, to).
 func (u Unindexed) rows(from, to relay.Position) (text string, args []any) {
 	if u.list != "" {
 		return "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", []any{u.list}
@@ -108,8 +108,8 @@ func (u Unindexed) Query(d relay.Direction, open, done bool, from, to relay.Posi
 	return rows + " AND (" + strings.Join(whose, " OR ") + ")", args
 }
 
-// Index indexes a message: a server late, another process at once, because the server's late
-// index would not have its message.
+// Index indexes a message: a server behind, another process at once, because the server's
+// write-behind index would not have its message.
 func (room *Mailbox) Index(t *engine.Tx, m names.Message) error {
 	if t.Store.Opts.Serve {
 		t.TailIndex.Expect(m)
@@ -118,8 +118,8 @@ func (room *Mailbox) Index(t *engine.Tx, m names.Message) error {
 	return t.TailIndex.InsertOne(t.C, m)
 }
 
-// unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
-// mailboxes go later (unlist_sql.go).
+// unindex deletes the rows of a removed message in `joined` and `reply`. The rows in the
+// mailboxes are deleted later (unlist_sql.go).
 func (room *Mailbox) unindex(t *engine.Tx, m names.Message) error {
 	if m.Conversation != 0 {
 		if err := t.C.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?",
@@ -133,8 +133,8 @@ func (room *Mailbox) unindex(t *engine.Tx, m names.Message) error {
 	return t.C.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.Question), int64(m.At))
 }
 
-// MarkDone moves a message's row to those that are not pending. A message that is not
-// indexed yet needs nothing: its row will have the message's state of that time.
+// MarkDone moves a message's row to the rows that are not pending. A message that is not
+// indexed yet needs nothing: its row will get the message's state at that time.
 func (room *Mailbox) MarkDone(t *engine.Tx, m *relay.Message) error {
 	r := names.Row{Of: int64(m.Recipient), At: m.Position}
 	room.settled = append(room.settled, r)
@@ -145,8 +145,8 @@ func (room *Mailbox) MarkDone(t *engine.Tx, m *relay.Message) error {
 		int64(m.Recipient), int64(m.Position))
 }
 
-// StartIndex reads the messages after the watermark, which a killed server has not indexed,
-// or only some of them.
+// StartIndex reads the messages after the watermark, which a killed server has not indexed
+// completely.
 func (room *Mailbox) StartIndex() error {
 	w := room.w
 	after, err := IndexedUpto(&engine.Rx{C: w.C, Caches: w.Caches})
@@ -169,7 +169,7 @@ func setIndexed(c *sqlite.Conn, upto relay.Position) error {
 	return c.Exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(upto))
 }
 
-// A lateTable is an index table whose rows never change. So they are inserted without
+// A tailTable is an index table whose rows never change. So they are inserted without
 // reading the messages again.
 type tailTable struct{ one, many string } // statements for one row and for atOnce
 
@@ -202,7 +202,7 @@ func (l *tailTable) insert(c *sqlite.Conn, rows []names.Row) error {
 	return nil
 }
 
-// insertReceived inserts rows of `received`, which have the messages' state of now.
+// insertReceived inserts rows of `received`, with the messages' present state.
 func insertReceived(c *sqlite.Conn, rows []names.Row) error {
 	return c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
 		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`,

@@ -11,9 +11,9 @@ import (
 )
 
 // The rows of removed messages in `received` and `sent` are on as many pages as there are
-// Mechas. Like those of new messages (package late), they are not written with each
-// transaction: the table `unlisted` gets the messages, and the rows go sorted, many at a
-// time. Meanwhile reads pass over them.
+// Mechas. Like the rows of new messages (package late), they are not changed with each
+// transaction: the table `unlisted` gets the messages, and the rows are deleted sorted,
+// many at a time. Meanwhile reads skip them.
 
 // Unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
 // rows in the index.
@@ -31,7 +31,7 @@ func (room *Mailbox) Unlist(t *engine.Tx, messages []names.Message) error {
 			}
 			continue
 		}
-		// Another process must leave nothing behind that a server would have to know of.
+		// Another process must leave nothing that a server would have to know.
 		if err := deleteReceived(t, names.Row{Of: int64(m.Recipient), At: m.At}); err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ type MailboxCleaner struct {
 	waiting        []names.Message  // removed, and not yet begun
 	last           time.Duration    // when the latest of them was removed, in the running time
 	received, sent []names.Row      // rows that are still to be deleted
-	begun          []relay.Position // the messages whose rows these are, or were
+	begun          []relay.Position // the messages of these rows
 }
 
 // These are variables, so that tests can have many pieces of few messages.
@@ -66,7 +66,7 @@ var (
 	CleanPiece  = 256  // rows in a piece
 )
 
-// CleanAfter is after how long fewer messages are begun, if none has followed.
+// CleanAfter is how long fewer messages wait for more before they are begun.
 const CleanAfter = time.Second
 
 // Start reads the messages that an earlier process has left.
@@ -113,7 +113,7 @@ func (u *MailboxCleaner) begin() {
 // A MailboxCleaning is a piece of the work of a MailboxCleaner, as a local write.
 type MailboxCleaning struct {
 	U                     *MailboxCleaner
-	received, sent, begun int // how many rows apply has deleted
+	received, sent, begun int // how many rows Apply has deleted
 }
 
 func (l *MailboxCleaning) Size() int { return 0 }

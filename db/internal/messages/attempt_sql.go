@@ -8,15 +8,15 @@ import (
 	"relay/db/relay"
 )
 
-// Attempt is a row of the table of that name.
+// Attempt is a row of the table attempt.
 type Attempt struct {
 	Number int             // 1 for the first
-	Until  time.Time       // the end of the lease, or of the deferral; zero: the message is free
-	Key    relay.KeyNumber // who has the lease; 0: nobody
+	Until  time.Time       // the end of the lease or the deferral; zero if the message is free
+	Key    relay.KeyNumber // who has the lease, or 0
 	Worker string          // likewise
 	Lease  time.Duration   // likewise
-	Since  relay.Position  // the receipt that made this row what it is
-	Again  relay.Position  // where the latest deferral was over; 0 without a deferral
+	Since  relay.Position  // the receipt of the latest change of this row
+	Again  relay.Position  // where the latest deferral ended; 0 without a deferral
 }
 
 // AttemptOf reads the row of a message. Without a row, only the attempt's number is set.

@@ -9,9 +9,9 @@ import (
 	"relay/db/relay"
 )
 
-// inState has the condition of each filter on the state of a message m. Its arguments
-// are as many times now, in Unix ms, as it has question marks: a pending message whose
-// ExpiresAt has come counts as expired. failedWords stands for the list of that name.
+// inState has the condition of each filter on the state of a message m. Its arguments are
+// as many times now, in Unix ms, as it has question marks: a pending message whose
+// ExpiresAt has come counts as expired. failedWords is replaced by the list of that name.
 var inState = map[relay.StateFilter]string{
 	relay.AnyState:         "TRUE",
 	relay.OnlyPending:      "m.state IN (0, 1) AND (m.expires_at IS NULL OR m.expires_at > ?)",
@@ -24,8 +24,8 @@ var inState = map[relay.StateFilter]string{
 	relay.OnlyOverdue: "m.state IN (0, 1) AND m.ack_by <= ? AND (m.expires_at IS NULL OR m.expires_at > ?)",
 }
 
-// failedWords returns the numbers of the words of acknowledgement that say that the work was not done,
-// as a list in SQL. They are part of a query's text, since they hardly ever change.
+// failedWords returns, as a list in SQL, the numbers of the statuses that say that the work was not
+// done. They are part of a query's text, since they hardly ever change.
 func failedWords(x *engine.Rx) (string, error) {
 	failed, err := x.Words.Find(x.C, "failed")
 	if err != nil {
@@ -51,8 +51,8 @@ const (
 )
 
 // conditions makes the part of a query of messages m that applies the filters of q. Values
-// are arguments, 0 for a filter that is not set. So there are few different texts, each of
-// which every connection keeps as a statement. possible is false if no message can match.
+// are arguments, 0 for an unset filter. So there are few different texts, and every
+// connection keeps each as a statement. possible is false if no message can match.
 func conditions(x *engine.Rx, q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
 	number := func(text string, find func(string) (int64, error)) (id int64) {
 		if text == "" || err != nil || !possible {
@@ -94,8 +94,7 @@ func conditions(x *engine.Rx, q relay.HistoryQuery) (where string, args []any, p
 	return where, append(args, party...), true, nil
 }
 
-// anyMecha returns the number of an address, even if its Mecha was removed; 0 if no Mecha has
-// had it.
+// anyMecha returns the number of an address, even of a removed Mecha, or 0.
 func anyMecha(x *engine.Rx, a string) (id int64, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {
 		if r.Text(1) == a {

@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	pageScan   = 10_000    // the most rows that are scanned for a page with filters
+	pageScan   = 10_000    // the maximum number of rows scanned for a page with filters
 	pieceBytes = 256 << 10 // payload bytes that are read in one turn
 	shortPage  = 100       // messages; such a page without filters is a point, not a scan
 )
 
-// PieceRows is how many rows a scan looks through in one turn. It is a variable, so that
-// tests can have many pieces of few messages.
+// PieceRows is how many rows a scan reads in one turn. It is a variable, so that tests
+// can have many pieces of few messages.
 var PieceRows = 500
 
-// filtered reports whether the query may not want some rows of its range.
+// filtered reports whether the query may skip rows of its range.
 func filtered(q relay.HistoryQuery) bool {
 	return q.State != relay.AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
 }
 
 // History reads a page of a Mecha's messages (PROTOCOL §3, History). With filters, it
-// scans up to 10,000 messages; with payloads, it ends after 4 MiB. Then the page may
-// have fewer than Limit messages and More set. A long page is read in pieces, and each
-// piece sees the file as it is in its turn. So a state may change between two pieces, but
-// the page has no message twice and leaves out none, since positions only grow. Errors:
-// CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent;
-// RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
+// scans up to 10,000 messages; with payloads, it ends after 4 MiB. Then the page may have
+// fewer than Limit messages and More set. A long page is read in pieces, and each piece
+// sees the file as of its turn. So a state may change between two pieces, but no message
+// is repeated or left out, since positions only grow. Errors: CursorNotFound; with
+// MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent; RateLimited, if too
+// many reads of the Mecha wait. Any goroutine may call it.
 func (m *Messages) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
 	t := m.w.Readers.Scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
@@ -62,16 +62,16 @@ func ReadPage(
 type history struct {
 	q     relay.HistoryQuery
 	page  relay.Page
-	rest  Range // the range that is still to be looked through
+	rest  Range // the range that is still to be read
 	begun bool
-	last  relay.Position // the last row that was looked at
+	last  relay.Position // the last row that was read
 	found bool           // the page has all its messages; only payloads may be missing
 	paid  int            // how many of the messages have their payload, or need none
 	bytes int            // of payloads
 	done  bool
 }
 
-// GoOn reads the next piece of the page.
+// goOn reads the next piece of the page.
 func (h *history) goOn(x *engine.Rx) (err error) {
 	if !h.begun {
 		err = h.begin(x)
@@ -131,7 +131,7 @@ func conversationFilter(x *engine.Rx, q relay.HistoryQuery) (int64, error) {
 	return number, nil
 }
 
-// lookThrough looks through the next PieceRows rows of the range, in order, and keeps the
+// lookThrough reads the next PieceRows rows of the range, in order, and keeps the
 // messages that match, within the limits.
 func (h *history) lookThrough(x *engine.Rx) (err error) {
 	if err := h.findUnindexed(x, &h.rest); err != nil {
@@ -142,7 +142,7 @@ func (h *history) lookThrough(x *engine.Rx) (err error) {
 	}
 	q, p := h.q, &h.page
 	rows := min(PieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
-	h.rest.Limit = rows + 1 // one more reports whether there is more
+	h.rest.Limit = rows + 1 // one more, to see whether there is more
 	text, args := h.rest.Query(q)
 	found, more, err := Read(x, rows, text, args)
 	if err != nil {
@@ -207,7 +207,7 @@ func (h *history) search(x *engine.Rx) error {
 	return nil
 }
 
-// findUnindexed finds out how to read the messages of the range that the index may lack.
+// findUnindexed finds out how to read the messages of the range that may be missing from the index.
 func (h *history) findUnindexed(x *engine.Rx, pr *Range) (err error) {
 	if pr.Conversation != 0 {
 		pr.Unindexed, err = mailbox.FindJoined(x, pr.Conversation, pr.from, pr.To)
@@ -218,7 +218,7 @@ func (h *history) findUnindexed(x *engine.Rx, pr *Range) (err error) {
 	return err
 }
 
-// moveOn lets the range begin behind the last row of a piece.
+// moveOn lets the range begin after the last row of a piece.
 func (h *history) moveOn(last relay.Position) {
 	h.last = last
 	if h.q.Descending {
@@ -228,7 +228,7 @@ func (h *history) moveOn(last relay.Position) {
 	}
 }
 
-// setNext sets the cursor once the range has been looked through.
+// setNext sets the cursor once the range has been read.
 func (h *history) setNext(x *engine.Rx) {
 	p, n := &h.page, len(h.page.Messages)
 	switch {
@@ -240,14 +240,14 @@ func (h *history) setNext(x *engine.Rx) {
 	}
 }
 
-// Read reads up to limit messages of a query. more tells that it has another.
+// Read reads up to limit messages of a query. more says that there is another.
 func Read(x *engine.Rx, limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
 	return engine.Page(x.C.Query(text, args...), limit, func(r *sqlite.Rows) (*relay.Message, error) {
 		return readMessage(x, r)
 	})
 }
 
-// countRange counts the rows of a range up to its limit, and gives the last one.
+// countRange counts the rows of a range up to its limit, and returns the last one.
 func countRange(x *engine.Rx, q relay.HistoryQuery, pr Range) (n int, last relay.Position, err error) {
 	positions, args := pr.positions(q)
 	end := "max"
@@ -295,10 +295,10 @@ type Range struct {
 	from, To     relay.Position    // from is inclusive, to exclusive
 	Conversation int64             // messages of this conversation; 0: of the query's Mecha
 	Limit        int               // rows
-	Unindexed    mailbox.Unindexed // the messages that the index may lack
+	Unindexed    mailbox.Unindexed // the messages that may be missing from the index
 }
 
-// Range returns the range that the times and cursors of a query select.
+// rangeOf returns the range that the times and cursors of a query select.
 func rangeOf(x *engine.Rx, q relay.HistoryQuery) (Range, error) {
 	pr := Range{from: 0, To: math.MaxInt64}
 	if !q.Since.IsZero() {
@@ -331,9 +331,8 @@ func rangeOf(x *engine.Rx, q relay.HistoryQuery) (Range, error) {
 	return pr, nil
 }
 
-// Cursor returns the position of a message id: CursorNotFound if the relay never issued
-// the id; NotCurrent, if this node is behind it for longer than a moment. The message need not
-// exist any more.
+// Cursor returns the position of a message id: CursorNotFound if the relay never issued the
+// id; NotCurrent, if this node stays behind it. The message need not exist any more.
 func (m *Messages) Cursor(id relay.MessageID) (relay.Position, error) {
 	if err := m.w.AwaitMessage(context.Background(), id); err != nil {
 		return 0, err
@@ -345,7 +344,7 @@ func (m *Messages) Cursor(id relay.MessageID) (relay.Position, error) {
 // duplicates: a message to oneself is both received and sent, and a message that was just
 // indexed may still be in the write-behind index. CROSS JOIN keeps the merged positions
 // in the outer loop, so that the page comes in their order. A sort would read 10,000 rows
-// to give 100.
+// to return 100.
 const (
 	wholeRange    = "SELECT position FROM message WHERE position >= ? AND position < ?"
 	inRange       = "SELECT position FROM received r WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
@@ -361,7 +360,7 @@ func (pr Range) Query(q relay.HistoryQuery) (string, []any) {
 	return AllAt(positions), args
 }
 
-// AllAt makes the query of the messages at the positions that a query gives, in its order.
+// AllAt makes the query of the messages at the positions of another query, in its order.
 func AllAt(positions string) string {
 	return "SELECT " + messageColumns + " FROM (" + positions +
 		") p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"

@@ -1,9 +1,10 @@
 // Package messages is the room that reads messages: one by its id, the history of a Mecha, the stream
 // of what is new for it, receipts, replies, and the state of an attempt.
 //
-// All its functions read one state of the file (engine.Rx), and a write may call them in its
-// transaction. A Right says who may see a message. Long reads go in pieces, so that nobody waits
-// for more than a piece of another's: ReadPage, Stream and Returned say where the next one begins.
+// All its functions read a consistent snapshot (engine.Rx), and a write may call them in its
+// transaction. A Right decides who may see a message. Long reads are done in pieces, so that nobody
+// waits for more than a piece of another's read: ReadPage, Stream and Returned say where the next one
+// begins.
 package messages
 
 import (
@@ -52,7 +53,7 @@ func readMessage(x *engine.Rx, r *sqlite.Rows) (*relay.Message, error) {
 	return m, readNames(x, r, m)
 }
 
-// readSent sets the fields that few senders use.
+// readSent sets the fields that few messages have.
 func readSent(x *engine.Rx, r *sqlite.Rows, m *relay.Message) {
 	if p := r.Int(19); p != 0 {
 		m.InReplyTo = x.IDs.Message(relay.Position(p))
@@ -109,7 +110,7 @@ func ConversationID(x *engine.Rx, number int64, p relay.Position) (relay.Convers
 	return relay.ConversationID(label), err
 }
 
-// message reads the record at a position, or returns nil.
+// At reads the record at a position, or returns nil.
 func At(x *engine.Rx, p relay.Position) (*relay.Message, error) {
 	r := x.C.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message
@@ -145,10 +146,10 @@ func ErrNoMessage(id relay.MessageID) error {
 	return relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
-// A Right refuses to read a message, by an error. The right that is nil refuses nothing.
+// A Right refuses to read a message, by an error. A nil Right refuses nothing.
 type Right func(*relay.Message) error
 
-// For is ByID for somebody with a right.
+// For is ByID for a reader with a Right.
 func For(x *engine.Rx, id relay.MessageID, may Right) (*relay.Message, error) {
 	m, err := ByID(x, id)
 	if err == nil && may != nil {
@@ -157,7 +158,7 @@ func For(x *engine.Rx, id relay.MessageID, may Right) (*relay.Message, error) {
 	return m, err
 }
 
-// PayloadFor reads the exact bytes of the message with an id, for somebody with a right.
+// PayloadFor reads the exact bytes of the message with an id, for a reader with a Right.
 // Error: MessageNotFound.
 func PayloadFor(x *engine.Rx, id relay.MessageID, may Right) ([]byte, error) {
 	m, err := For(x, id, may)
@@ -205,7 +206,7 @@ func (m *Messages) Message(ctx context.Context, caller relay.MechaNumber, id rel
 	})
 }
 
-// AsParty is the right of a Mecha to the messages that it has sent or received.
+// AsParty returns the Right of a Mecha to the messages that it has sent or received.
 func AsParty(caller relay.MechaNumber) Right {
 	return func(m *relay.Message) error {
 		if caller != m.Sender && caller != m.Recipient {

@@ -12,7 +12,7 @@ import (
 
 // Receipts reads a piece of the changes of the messages that a Mecha has sent, in commit
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
-// End is false. Safe for concurrent use.
+// End is false. Any goroutine may call it.
 func (m *Messages) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	t := m.w.Readers.Scan(q.Sender)
 	t.MaxWaiting = readers.AnyNumber // for the same reason as in Stream
@@ -53,7 +53,7 @@ func readReceipt(x *engine.Rx, r *sqlite.Rows) (relay.Change, error) {
 		return c, fmt.Errorf("%w: the receipt at position %d has the notice %d, which does not exist",
 			sqlite.ErrDamaged, c.Receipt, c.Notice)
 	}
-	if c.Notice == relay.NoticeSpent { // to the sender it is an acknowledgement like others
+	if c.Notice == relay.NoticeSpent { // for the sender it is an acknowledgement like others
 		c.Notice = relay.NoNotice
 	}
 	if c.State == relay.Expired {

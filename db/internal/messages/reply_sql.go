@@ -10,12 +10,12 @@ import (
 	"relay/db/relay"
 )
 
-// Reply looks for the reply to a message: the first one that names it, else the first
-// other one (relay.Message.IsReplyTo). It looks through 10,000 messages of the conversation
-// at most, in pieces, each of which sees the file as it is in its turn. Among the messages
-// that name the question, which only its two parties can send, it looks at the first 1,000.
-// Errors: RateLimited, if too many reads of the sender wait; Internal; that of ctx. Safe for
-// concurrent use.
+// Reply looks for the reply to a message: the first one that names it, else the first other
+// one (relay.Message.IsReplyTo). It reads 10,000 messages of the conversation at most, in
+// pieces, each of which sees the file as of its turn. Of the messages that name the
+// question, which only its two parties can send, it reads the first 1,000. Errors:
+// RateLimited, if too many reads of the sender wait; Internal; the error of ctx. Any
+// goroutine may call it.
 func (m *Messages) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
 	return ReadReply(ctx, m.w.As(q.Question.Sender), q)
 }
@@ -30,17 +30,17 @@ func ReadReply(ctx context.Context, v engine.Viewer, q relay.ReplyQuery) (relay.
 	}
 }
 
-// A replySearch is a search for a reply that is under way.
+// A replySearch is a running search for a reply.
 type replySearch struct {
 	relay.ReplyQuery
-	conversation int64 // the number of the question's conversation; 0: it is still to be read
+	conversation int64 // the number of the question's conversation; 0 if it is still to be read
 	found        relay.ReplyFound
 	done         bool
 }
 
 const maxNaming = 1000 // messages that name the question
 
-// GoOn looks at the messages that name the question, and then, with each call, at the next
+// goOn reads the messages that name the question, and then, with each call, the next
 // PieceRows of its conversation. The search is done when it has a reply.
 func (s *replySearch) goOn(x *engine.Rx) error {
 	q := s.Question
@@ -50,7 +50,7 @@ func (s *replySearch) goOn(x *engine.Rx) error {
 			return err
 		}
 	}
-	// The same rule as IsReplyTo: SQLite passes over a foreign message without reading all of it.
+	// The same rule as IsReplyTo: SQLite skips other messages without reading them completely.
 	u, err := mailbox.FindJoined(x, s.conversation, s.found.Upto+1, math.MaxInt64)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (s *replySearch) goOn(x *engine.Rx) error {
 	return err
 }
 
-// begin looks at the messages that name the question, and finds its conversation.
+// begin reads the messages that name the question, and finds its conversation.
 func (s *replySearch) begin(x *engine.Rx) error {
 	question := s.Question.Position
 	u, err := mailbox.FindReplies(x, question, question)
@@ -77,7 +77,7 @@ func (s *replySearch) begin(x *engine.Rx) error {
 	s.found.Upto = max(s.After, s.Question.Position)
 	kept, err := x.C.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) },
 		"SELECT coalesce(conversation, position) FROM message WHERE position = ?", int64(question))
-	s.done = !kept // the question was removed, and nothing tells its conversation
+	s.done = !kept // the question was removed, so its conversation is unknown
 	return err
 }
 
@@ -99,7 +99,7 @@ func (s *replySearch) look(x *engine.Rx, positions string, of []any, where strin
 	return n, err
 }
 
-// AnswersOf reads the first messages that name a message as the one that they answer.
+// AnswersOf reads the first messages that name a message as their question.
 func AnswersOf(x *engine.Rx, question relay.Position, limit int) ([]*relay.Message, error) {
 	u, err := mailbox.FindReplies(x, question, question)
 	if err != nil {

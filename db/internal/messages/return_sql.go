@@ -9,9 +9,9 @@ import (
 	"relay/db/relay"
 )
 
-// Returned reads a piece of the messages that have come back to a Mecha after a deferral, in
-// the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
-// although End is false. Safe for concurrent use.
+// Returned reads a piece of the messages of a Mecha whose deferral has ended, in that order
+// (PROTOCOL §3, Ack). The piece may be empty although End is false. Any goroutine may call
+// it.
 func (m *Messages) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	t := m.w.Readers.Point(q.Mecha)
 	t.MaxWaiting = readers.AnyNumber // for the same reason as in Stream

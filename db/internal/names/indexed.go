@@ -6,8 +6,8 @@ import (
 )
 
 // The tables by which messages are found, in the order in which they are written. received
-// comes last: what is acknowledged before that needs no second change. Those of its messages
-// that are pending are a table in memory.
+// comes last: a message that is acknowledged before that needs no second change. Its pending
+// messages are a table in memory.
 const (
 	InSent = iota
 	InJoined
@@ -16,13 +16,12 @@ const (
 	InPending
 )
 
-// An Message is what the index tables, and the conversations, need to know of a
-// message.
+// A Message has the columns of a message that the index tables and the conversations use.
 type Message struct {
 	At                relay.Position
 	Recipient, Sender relay.MechaNumber
-	Conversation      int64          // message.conversation; 0: the message founded its conversation
-	Question          relay.Position // message.in_reply_to; 0: it answers none
+	Conversation      int64          // message.conversation; 0 if the message founded its conversation
+	Question          relay.Position // message.in_reply_to, or 0
 	Done              bool           // it was not pending when a start read it
 }
 
@@ -44,9 +43,9 @@ func (m Message) Key(table int) (of int64, is bool) {
 	return int64(m.Recipient), !m.Done
 }
 
-// An Row is a row of an index table, of a Mecha, a conversation or a question.
+// A Row is a row of an index table, of a Mecha, a conversation or a question.
 type Row = late.Row[relay.Position]
 
-// MinRows is how many rows a transaction inserts at least, unless they end a table. It is a
-// variable, so that tests can have many segments of few messages.
+// MinRows is the minimum number of rows that a transaction inserts, unless they end a
+// table. It is a variable, so that tests can have many segments of few messages.
 var MinRows = 256

@@ -8,10 +8,10 @@ import (
 	"relay/db/relay"
 )
 
-// Cache caches a table of numbered strings in both directions. A number keeps its
-// string forever, since no number is given out twice. A string may get another number
-// after its row was removed: drop and forget are for that, for changes by another
-// process, and for removed Mechas. It is safe for concurrent use.
+// Cache caches a table of numbered strings in both directions. A number keeps its string
+// forever, since no number is used twice. A string may get another number after its row was
+// removed: Drop and Forget are for that, for changes by another process, and for removed
+// Mechas. It is safe for concurrent use.
 //
 // Clients choose most words, so a cache bounds the memory that it takes. On disk, only the
 // rates of the keys and the floor of free disk space bound the words. A word goes some time
@@ -23,8 +23,8 @@ type Cache[T ~string] struct {
 	ID     *cache.Cache[T, int64]
 }
 
-// CacheBytes bounds a cache whose pairs differ in size. A pair counts as the length of what it
-// refers to and PairOverhead, which is about the room that it takes in a map.
+// CacheBytes bounds a cache whose pairs differ in size. A pair counts as the length of its
+// text plus PairOverhead, about the room that it takes in a map.
 var CacheBytes = 16 << 20
 
 const PairOverhead = 64
@@ -41,7 +41,7 @@ func newWords(search func(*sqlite.Conn, string) (int64, error)) *Cache[string] {
 func newMechas() *Cache[relay.Address] {
 	return NewCache("SELECT address FROM mecha WHERE id = ?", func(c *sqlite.Conn, a relay.Address) (id int64, err error) {
 		_, err = c.Row(func(r *sqlite.Rows) {
-			if r.Text(1) == string(a) { // the index knows no letter case
+			if r.Text(1) == string(a) { // the index ignores letter case
 				id = r.Int(0)
 			}
 		}, "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL", string(a))
@@ -66,8 +66,8 @@ func (n *Cache[T]) Put(id int64, text T) {
 	n.ID.Put(text, id, len(text)+PairOverhead)
 }
 
-// Lookup returns the text of a number, which must exist; "" for 0. A transaction that may be rolled
-// back returns found, which gets the text in the place of the cache, because numbers may then get
+// Lookup returns the text of a number, which must exist, or "" for 0. A transaction that may be
+// rolled back passes found, which gets the text instead of the cache, because numbers may then get
 // another meaning; else found is nil.
 func (n *Cache[T]) Lookup(c *sqlite.Conn, id int64, found map[int64]T) (text T, err error) {
 	if id == 0 {
@@ -93,12 +93,12 @@ func (n *Cache[T]) Lookup(c *sqlite.Conn, id int64, found map[int64]T) (text T, 
 	return text, err
 }
 
-// putText adds a text only by its number, since find must not give a removed Mecha.
+// putText adds a text only by its number, since Find must not return a removed Mecha.
 func (n *Cache[T]) putText(id int64, text T) {
 	n.Text.Put(id, text, len(text)+PairOverhead)
 }
 
-// Publish moves what lookup has found in a transaction to the cache.
+// Publish moves the texts that Lookup has found in a transaction to the cache.
 func (n *Cache[T]) Publish(found map[int64]T) {
 	for id, text := range found {
 		n.putText(id, text)
@@ -106,7 +106,7 @@ func (n *Cache[T]) Publish(found map[int64]T) {
 	clear(found)
 }
 
-// Find returns the number of a text, 0 if it has none. Texts are compared exactly.
+// Find returns the number of a text, or 0. Texts are compared exactly.
 func (n *Cache[T]) Find(c *sqlite.Conn, text T) (int64, error) {
 	if id, ok := n.ID.Find(text); ok {
 		return id, nil

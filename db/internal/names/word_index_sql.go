@@ -9,10 +9,10 @@ import (
 )
 
 // The table `word_hash` is the index that finds a word by its text. Each label that a client
-// makes up is a new word, and its hash stands anywhere in that table. If every word were
-// indexed with its own transaction, it would change a page of its own, and that was a quarter
-// of what labelled messages wrote. So a server writes this index late, as it does with the
-// mailboxes (package mailbox), up to the watermark `words_indexed_upto`.
+// makes up is a new word, and its hash may be anywhere in that table. If every transaction
+// indexed its words, each would change a page of its own: that was a quarter of the writes of
+// labelled messages. So a server writes this index behind, like the mailboxes (package
+// mailbox), up to the watermark `words_indexed_upto`.
 
 // rows inserted, at most, for every new word; a segment is then indexed when a quarter of the next one has come
 const rowsPerNewWord = 4
@@ -43,7 +43,7 @@ const (
 	wordAfter = "SELECT id FROM word WHERE id > ? AND text = ?"
 )
 
-// FindWord returns the number of a word in the state of the file that c sees; 0 if it has none.
+// FindWord returns the number of a word in the snapshot that c sees, or 0.
 func (l *Caches) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 	var after int64
 	hash := l.IDs.WordHash(text)
@@ -51,7 +51,7 @@ func (l *Caches) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 	if id != 0 || err != nil {
 		return id, err
 	}
-	// Some of these may be of no word, because it was removed, or is not committed.
+	// Some of these words may be removed, or not committed.
 	some, _, known := l.TailStrings.Find(after, 0, math.MaxInt64, late.Key{Of: hash})
 	for _, id := range some {
 		if is, err := c.Row(nil, "SELECT 1 FROM word WHERE id = ? AND text = ?", id, text); is || err != nil {
@@ -64,7 +64,7 @@ func (l *Caches) FindWord(c *sqlite.Conn, text string) (id int64, err error) {
 	return c.Number(wordAfter, after, text)
 }
 
-// insertHashes inserts rows of the index, of those words that are still there.
+// insertHashes inserts rows of the index, for the words that still exist.
 func insertHashes(c *sqlite.Conn, rows []late.Row[int64]) error {
 	b := make([]byte, 0, 2+32*len(rows))
 	b = append(b, '[')

@@ -9,25 +9,25 @@ import (
 	"relay/db/relay"
 )
 
-// Acknowledge applies an acknowledgement that has passed Validate, and returns once it
-// is durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly, MessageExpired,
+// Acknowledge applies an acknowledgement that has passed Validate, and returns once it is
+// durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly, MessageExpired,
 // AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those of every
 // write: RateLimited, Overloaded, ShuttingDown, DatabaseLocked, DiskFull, StoreFailed,
-// Internal. Safe for concurrent use.
+// Internal. Any goroutine may call it.
 func (p *Progress) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	p.decideAck(a)
 	return engine.Do[relay.AckOutcome](p.w, a)
 }
 
-// AcknowledgeThen is Acknowledge without waiting. done is called from the writer's
-// goroutine, in the order of the calls, and must not block. If the store takes no more
-// writes, done is called at once.
+// AcknowledgeThen is Acknowledge without waiting. The writer's goroutine calls done, in
+// the order of the calls; done must not block. If the store accepts no more writes,
+// AcknowledgeThen calls done itself.
 func (p *Progress) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
 	p.decideAck(a)
 	engine.Then(p.w, a, done)
 }
 
-// decideAck sets the verdict of this machine.
+// decideAck sets the fields that this machine decides.
 func (p *Progress) decideAck(a *relay.Acknowledge) {
 	if relay.IsFinal(a.Status) {
 		a.Learns = p.lessons.Learns()
@@ -96,7 +96,7 @@ func (room *Progress) acknowledge(t *engine.Tx, a *relay.Acknowledge) (relay.Ack
 }
 
 // isAgain reports whether an acknowledgement follows a final one, or repeats the latest one. A
-// worker that only renews its lease repeats the latest one, whose detail it need not know.
+// worker that only renews its lease repeats the latest status without knowing its detail.
 func (p *Progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (bool, error) {
 	switch {
 	case m.Ack == nil:
@@ -114,9 +114,9 @@ func (p *Progress) isAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message)
 	return held.Key == a.Key && !m.Ack.At.Before(held.Since.Time()), err
 }
 
-// acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
-// latest one. No receipt is written; a lease is renewed. In each case the recipient has answered for the
-// message, so the message is no longer in flight.
+// acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the latest one. No
+// receipt is written; a lease is renewed. In each case the recipient has answered for the message, so it
+// no longer takes a place in the window.
 func (p *Progress) acknowledgeAgain(t *engine.Tx, a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
 	p.NoteChange(t, relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
@@ -155,10 +155,10 @@ func (p *Progress) countAck(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 		"SET acks = acks + 1", int64(m.Position))
 }
 
-// MarkDelivered records that a message has arrived, and returns once that is durable
-// (PROTOCOL §3, Mark Delivered). It never moves a state back. Errors: MessageNotFound,
-// RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and those of every
-// write. Safe for concurrent use.
+// MarkDelivered records that a message has been delivered, and returns once that is
+// durable (PROTOCOL §3, Mark Delivered). It never moves a state back. Errors:
+// MessageNotFound, RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and
+// those of every write. Any goroutine may call it.
 func (p *Progress) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	return engine.Do[relay.DeliveredOutcome](p.w, m)
 }
@@ -185,9 +185,8 @@ func (room *Progress) markDelivered(t *engine.Tx, d *relay.MarkDelivered) (relay
 	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
 
-// forRecipient reads a message for the key of its recipient. The argument what is the
-// action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
-// KeyExpired.
+// forRecipient reads a message for the key of its recipient. what is the action, for the error
+// sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked, KeyExpired.
 func (p *Progress) forRecipient(
 	t *engine.Tx, id relay.MessageID, key relay.KeyNumber, what string,
 ) (*relay.Message, error) {
@@ -206,10 +205,10 @@ func (p *Progress) forRecipient(
 type receipt struct {
 	at       relay.Position
 	state    relay.State // the message's new state
-	status   int64       // the number of a word; 0: the receipt is not an acknowledgement
+	status   int64       // the number of the status; 0 if the receipt is not an acknowledgement
 	clientTS string
 	detail   string
-	key      relay.KeyNumber // 0: the relay itself made the receipt
+	key      relay.KeyNumber // 0 if the relay itself made the receipt
 	nonce    relay.NonceHash
 	notice   relay.Notice
 	until    time.Time // the end of a lease or deferral that begins; else zero
@@ -241,9 +240,9 @@ const (
 	ofMessage      = " WHERE position = ?"
 )
 
-// setState sets a message's state and times, with p as its latest receipt, and keeps
-// the count of pending messages. ended has the words of the message's search if no other state
-// and no final word can follow: then the message loses them. "" is none.
+// setState sets a message's state and times, with p as its latest receipt, and keeps the count
+// of pending messages. ended has the words of the message's search if no other state and no
+// final status can follow: then the message loses them; else it is "".
 func (room *Progress) setState(
 	t *engine.Tx, m *relay.Message, state relay.State, p relay.Position, acks bool, ended string,
 ) error {
@@ -261,7 +260,7 @@ func (room *Progress) setState(
 	if acks {
 		ack = int64(p)
 	}
-	query := stateUpdate + ofMessage // most messages name no search, and should not pay for it
+	query := stateUpdate + ofMessage // most messages name no search, and should not bear its cost
 	if ended != "" {
 		query = stateUpdate + andForgetWords + ofMessage
 	}
@@ -269,7 +268,7 @@ func (room *Progress) setState(
 		sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)), int64(p), ack, int64(m.Position))
 }
 
-// noteReceipt adds to the changes for the listeners the one that a receipt records.
+// noteReceipt adds the change that a receipt records to the changes for the listeners.
 func (p *Progress) noteReceipt(t *engine.Tx, m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
 	p.NoteChange(t, relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
 }

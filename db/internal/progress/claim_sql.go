@@ -21,7 +21,7 @@ import (
 // ClaimMessages leases to a worker up to c.Limit pending messages of its Mecha that are
 // neither claimed nor deferred, the oldest first, with their payloads. The leases are
 // durable when it returns. It may return none. Errors: UnknownKey, KeyRevoked, KeyExpired,
-// and those of every write. Safe for concurrent use.
+// and those of every write. Any goroutine may call it.
 func (p *Progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 	claimed, err := engine.Do[[]relay.ClaimedMessage](p.w, c)
 	if err != nil || len(claimed) == 0 {
@@ -29,7 +29,7 @@ func (p *Progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 	}
 	kept := claimed[:0]
 	turn := p.w.Readers.Scan(claimed[0].Recipient)
-	turn.MaxWaiting = readers.AnyNumber // a refusal would leave the messages to nobody until the leases end
+	turn.MaxWaiting = readers.AnyNumber // after a refusal, nobody would have the messages until the leases end
 	err = p.w.ReadIn(ctx, turn, func(x *engine.Rx) error {
 		for _, m := range claimed {
 			body, found, err := messages.KeptPayload(x, m.Position)
@@ -45,7 +45,7 @@ func (p *Progress) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([
 	return kept, err
 }
 
-// DecideClaim takes leases. Its outcome is the messages, without their payloads.
+// DecideClaim takes leases, and returns the messages without their payloads.
 func (p *Progress) DecideClaim(t *engine.Tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 	caller, err := p.directory.Caller(t, c.Key)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *Progress) DecideClaim(t *engine.Tx, c *relay.ClaimMessages) ([]relay.Cl
 // freeMessage is a pending message that can be claimed.
 type freeMessage struct {
 	position relay.Position
-	number   int // the attempt that a claim begins; 1: the message is fresh
+	number   int // the attempt that a claim begins; 1 if the message is fresh
 	bytes    int64
 	again    relay.Position // as in attempt
 }
@@ -134,7 +134,7 @@ func (p *Progress) free(t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessag
 }
 
 // fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
-// further ones are at next or after it.
+// others are at next or later.
 func (p *Progress) fresh(
 	t *engine.Tx, id relay.MechaNumber, c *relay.ClaimMessages,
 ) (list []freeMessage, next relay.Position, err error) {
@@ -149,7 +149,7 @@ func (p *Progress) fresh(
 	left := relay.Position(relay.MaxPosition)
 	take := func(r *sqlite.Rows) {
 		f := freeMessage{position: relay.Position(r.Int(0)), number: 1, bytes: r.Int(1)}
-		if e := r.Int(2); e != 0 && e <= c.At.UnixMilli() { // a claim of an earlier time, which may come later, can bring it
+		if e := r.Int(2); e != 0 && e <= c.At.UnixMilli() { // a later claim with an earlier time can return it
 			left = min(left, f.position)
 			return
 		}
@@ -170,7 +170,7 @@ func (p *Progress) fresh(
 }
 
 // Claimable reports whether a claim would find a message now. It costs less than a claim that
-// finds none. Safe for concurrent use.
+// finds none. Any goroutine may call it.
 func (p *Progress) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
 	err = p.w.As(id).Point(ctx, func(x *engine.Rx) error {
 		now := x.Now.UnixMilli()
@@ -189,11 +189,11 @@ func (p *Progress) Claimable(ctx context.Context, id relay.MechaNumber) (found b
 	return found, err
 }
 
-// maxClaims is of how many Mechas progress.claims knows where their committed claims have
-// arrived: each pending message before that position has a row in attempt.
+// maxClaims is how many Mechas Progress.Claims remembers with the position up to which
+// their committed claims have come: each pending message before it has a row in attempt.
 const maxClaims = 1 << 17
 
-// TellAttempt tells a situation of the present attempt at its message.
+// TellAttempt adds the present attempt at a message to its Situation.
 func TellAttempt(x *engine.Rx, s *relay.Situation) error {
 	a, err := messages.AttemptOf(x, s.Message.Position)
 	if a.Number > 1 {
@@ -292,8 +292,8 @@ func (room *Progress) endAttempt(t *engine.Tx, m *relay.Message, e *relay.EndAtt
 	return nil
 }
 
-// maxAttempts returns how many attempts a Mecha makes at a message; 0: any number. Its
-// profile goes before the server's setting.
+// maxAttempts returns the maximum number of attempts of a Mecha at a message, or 0
+// without a limit. Its profile has precedence over the server's setting.
 func (p *Progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndAttempts) (limit int, err error) {
 	limit = e.MaxAttempts
 	_, err = t.C.Row(func(r *sqlite.Rows) {
@@ -304,7 +304,7 @@ func (p *Progress) maxAttempts(t *engine.Tx, id relay.MechaNumber, e *relay.EndA
 	return limit, err
 }
 
-// attemptsSpent is the detail of the acknowledgement by which the relay gives a message up.
+// attemptsSpent is the detail of the acknowledgement by which the relay gives up a message.
 const attemptsSpent = "attempts spent"
 
 // spend acknowledges a message as failed, because its attempts are spent.

@@ -12,21 +12,21 @@ const (
 	dueRounds = 4   // transactions in a row, before other jobs have their turn
 )
 
-// dueTimes acts on messages when a time of theirs has come. The file
-// has the times, in an index; dueTimes knows the earliest one. So times that have not
-// come cost no memory and no CPU, and a start finds those that have.
+// dueTimes acts on messages when their times have come. An index in the file has the
+// times; dueTimes knows the earliest one. So future times cost no memory and no CPU, and
+// a start finds past ones.
 type dueTimes struct {
 	w        *engine.Store
 	earliest string // the query for the earliest time
-	// act makes the write that acts on the messages that are due.
+	// act makes the write that acts on due messages.
 	act   func(now time.Time, done func(NextDue, error)) engine.Job
 	fault string // the line in the log if act fails
-	next  int64  // the earliest known time, in Unix ms; 0: none
+	next  int64  // the earliest known time, in Unix ms, or 0
 
 	// With a log, act's write goes through the log:
 
-	proposed bool      // and is on its way
-	heard    int64     // the earliest time that expect was told meanwhile, in Unix ms; 0: none
+	proposed bool      // and is pending
+	heard    int64     // the earliest time passed to expect meanwhile, in Unix ms, or 0
 	rest     time.Time // not before this, because the log's clock is behind this one's
 }
 
@@ -62,7 +62,7 @@ func (d *dueTimes) start() (err error) {
 	return err
 }
 
-// expect notes a time in Unix ms; 0: none.
+// expect notes a time in Unix ms, unless 0.
 func (d *dueTimes) expect(ms int64) {
 	if ms == 0 {
 		return
@@ -97,8 +97,8 @@ func (d *dueTimes) Do(now time.Time) {
 	}
 }
 
-// propose proposes the write that acts on the messages that are due, if that is this node's
-// part and none is on its way.
+// propose proposes the write that acts on due messages, if this node issues maintenance
+// writes and none is pending.
 func (d *dueTimes) propose() {
 	now := time.Now()
 	if d.proposed || now.Before(d.rest) || !d.w.Keeps() {

@@ -21,7 +21,7 @@ func (p *Progress) expireDue(t *engine.Tx, e *relay.ExpireDue) (NextDue, error) 
 		return 0, err
 	}
 	for _, m := range due {
-		m.State = relay.Queued // message has set it to Expired; the file has Queued or Delivered, both pending
+		m.State = relay.Queued // At has set it to Expired; the file has Queued or Delivered, both pending
 		if err := p.expire(t, m, e.At, ""); err != nil {
 			return 0, err
 		}
@@ -32,8 +32,8 @@ func (p *Progress) expireDue(t *engine.Tx, e *relay.ExpireDue) (NextDue, error) 
 // expiredByOperator is the detail of an expiry that an operator has asked for. Traces show it.
 const expiredByOperator = "an operator let it expire"
 
-// expire makes a pending message, whose ExpiresAt has come, an expired one. detail says why, if
-// it is not that its time was over.
+// expire makes a pending message, whose ExpiresAt has come, an expired one. detail says why,
+// unless its time is over.
 func (room *Progress) expire(t *engine.Tx, m *relay.Message, at time.Time, detail string) error {
 	p := t.Position(at)
 	sought, err := room.addReceipt(t, m, receipt{at: p, state: relay.Expired, detail: detail})
@@ -47,7 +47,7 @@ func (room *Progress) expire(t *engine.Tx, m *relay.Message, at time.Time, detai
 	return nil
 }
 
-// expireMessage expires a message now. Errors: MessageNotFound; AlreadyAcknowledged or
+// expireMessage expires a message. Errors: MessageNotFound; AlreadyAcknowledged or
 // MessageExpired, of one that is not pending.
 func (room *Progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engine.None, error) {
 	var m *relay.Message
@@ -75,7 +75,7 @@ func (room *Progress) expireMessage(t *engine.Tx, e *relay.ExpireMessage) (engin
 }
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and
-// the time when the next one is due. The query gives positions and times, in that order.
+// the time when the next one is due. The query returns positions and times, in that order.
 func (room *Progress) dueMessages(
 	t *engine.Tx, at time.Time, query string,
 ) (due []*relay.Message, next NextDue, err error) {

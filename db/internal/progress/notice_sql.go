@@ -5,8 +5,8 @@ import (
 	"relay/db/relay"
 )
 
-// Tell adds a receipt to a message that changes nothing: the relay itself has something to
-// tell the sender.
+// Tell adds a receipt that changes nothing to a message: a notice of the relay to the
+// sender.
 func (room *Progress) Tell(t *engine.Tx, m *relay.Message, what relay.Notice, p relay.Position) error {
 	if err := room.addNotice(t, m, receipt{at: p, notice: what}); err != nil {
 		return err
@@ -18,7 +18,7 @@ func (room *Progress) Tell(t *engine.Tx, m *relay.Message, what relay.Notice, p 
 // addNotice adds a receipt that changes no state to the chain of a message.
 func (p *Progress) addNotice(t *engine.Tx, m *relay.Message, r receipt) error {
 	r.state = m.State
-	if r.state == relay.Expired { // message may have set it, before the write that expires it
+	if r.state == relay.Expired { // At may have set it, before the write that expires it
 		stored, err := t.C.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (p *Progress) addNotice(t *engine.Tx, m *relay.Message, r receipt) error {
 const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by ` +
 	`WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL`
 
-// noteOverdue tells the senders of up to dueAtOnce pending messages that their AckBy has
+// noteOverdue notifies the senders of up to dueAtOnce pending messages whose AckBy has
 // come.
 func (p *Progress) noteOverdue(t *engine.Tx, o *relay.NoteOverdue) (NextDue, error) {
 	due, next, err := p.dueMessages(t, o.At, `SELECT position, ack_by FROM message INDEXED BY message_ack_by
@@ -46,7 +46,7 @@ func (p *Progress) noteOverdue(t *engine.Tx, o *relay.NoteOverdue) (NextDue, err
 		if err := t.C.Exec("UPDATE message SET overdue = 1 WHERE position = ?", int64(m.Position)); err != nil {
 			return 0, err
 		}
-		if m.State == relay.Expired { // its receipt tells the sender more
+		if m.State == relay.Expired { // its receipt says more to the sender
 			continue
 		}
 		if err := p.Tell(t, m, relay.NoticeOverdue, t.Position(o.At)); err != nil {

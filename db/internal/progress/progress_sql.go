@@ -1,9 +1,9 @@
-// Package progress is the room of what becomes of a message: acknowledgements, claims and their
-// leases, deferrals, expiry, notices to its sender, and the notes of pushes.
+// Package progress is the room of what becomes of a message: acknowledgements, claims and leases,
+// deferrals, expiry, notices to its sender, and notes of pushes.
 //
-// Times that come are kept in the file, in an index; dueTimes knows the earliest one and makes the
-// write that acts on it. Each end of a message goes through setState, which writes its receipt
-// and takes it off the mailbox. Who learns of ends implements Lessons.
+// Due times are in an index of the file; dueTimes knows the earliest one and makes the write that
+// acts on it. Each end of a message goes through setState, which writes its receipt and removes it
+// from the pending messages. Lessons is called for final acknowledgements.
 package progress
 
 import (
@@ -17,17 +17,17 @@ import (
 	"relay/db/relay"
 )
 
-// Lessons hears how messages end.
+// Lessons is called when messages end.
 type Lessons interface {
-	// Learns reports whether anything is learned.
+	// Learns reports whether the store learns.
 	Learns() bool
 	// Ended is called for the final acknowledgement of a message. p is the position of its receipt,
-	// sought the words of the search that had found the recipient; "": none had.
+	// sought the words of the search that found the recipient, or "".
 	Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position)
 }
 
-// Progress is the room of what becomes of a message: receipts, leases, and the times that come,
-// such as that of its expiry. Times come by the server's clock alone.
+// Progress is the room of what becomes of a message: receipts, leases, and due times, such as
+// its expiry. Times are due by the server's clock alone.
 type Progress struct {
 	engine.Quiet
 	w          *engine.Store
@@ -44,14 +44,14 @@ type Progress struct {
 
 	// Of the present transaction:
 
-	claimFrom map[relay.MechaNumber]relay.Position // where its claims have arrived (claims)
+	claimFrom map[relay.MechaNumber]relay.Position // up to where its claims have come (Claims)
 	claimed   int                                  // messages that workers got
 	returned  int                                  // messages that were redelivered
 	spent     int                                  // messages that the relay gave up
 }
 
-// New makes the room. maxAttempts is how many attempts workers make at a message whose recipient
-// has set no number; 0: any number.
+// New makes the room. maxAttempts is the maximum number of attempts at a message whose recipient
+// has set none; 0 means no limit.
 func New(
 	w *engine.Store, words *dictionary.Dictionary, d *directory.Directory, m *mailbox.Mailbox, l Lessons, maxAttempts int,
 ) *Progress {
@@ -70,7 +70,7 @@ func (p *Progress) Start() (err error) {
 	return err
 }
 
-// Expect notes the times of a new message, in Unix ms; 0: none.
+// Expect notes the times of a new message, in Unix ms, or 0.
 func (p *Progress) Expect(expires, ackBy int64) {
 	p.expiry.expect(expires)
 	p.overdue.expect(ackBy)
@@ -112,7 +112,6 @@ func (p *Progress) Do(now time.Time) {
 
 func (p *Progress) Flush() { p.pushes.flush() }
 
-// Kinds adds the writes of the room to the table.
 func (p *Progress) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.Acknowledge, relay.AckOutcome]{Decide: p.acknowledge,
 		By: func(a *relay.Acknowledge) (relay.KeyNumber, relay.NonceHash) { return a.Key, a.Nonce }})

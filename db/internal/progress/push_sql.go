@@ -11,11 +11,10 @@ import (
 	"relay/db/relay"
 )
 
-// The store keeps a note of every message that is written to a socket, for traces, in
-// the cheapest durable form. A note is kept in memory first and packed into one row of
-// the next transaction. Nobody waits for that. If there is no other transaction within
-// a quarter of a second, the notes get one of their own. A process that is killed may
-// lose its latest notes.
+// The store keeps a note of every message that is written to a socket, for traces, in the
+// cheapest durable form. A note is kept in memory first and packed into one row of the
+// next transaction. Nobody waits for that. Without another transaction within a quarter
+// of a second, the notes get their own. A killed process may lose its latest notes.
 
 // Pushed is the note of one message that was written to one socket.
 type Pushed struct {
@@ -36,13 +35,13 @@ type pushNotes struct {
 	packed []byte // reused
 }
 
-// manyNotes is the number of notes that get a transaction at once. When there are ten
-// times as many, because the disk is full, new ones are dropped.
+// manyNotes is the number of notes that get a transaction at once. At ten times as many,
+// because the disk is full, new ones are dropped.
 const manyNotes = 16 << 10
 
-// Pushed notes that messages were written to a socket that the key had opened, for
-// Trace. at is the time when the writing began, before any answer can have come. It does
-// not wait. Safe for concurrent use.
+// Pushed notes, for Trace, that messages were written to a socket that the key had
+// opened. at is when the writing began, before any answer can have come. It does not
+// wait. Any goroutine may call it.
 func (room *Progress) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
 	p := &room.pushes
 	p.mu.Lock()
@@ -112,8 +111,8 @@ func packPushes(b []byte, row relay.Position, notes []Pushed) []byte {
 	return b
 }
 
-// ReadPushes calls f with the notes of rows of push, until there were so many notes; 0: with all.
-// It returns the position of the last row, and how many rows there were.
+// ReadPushes calls f with up to limit notes of rows of push, or with all if limit is 0. It
+// returns the position of the last row, and how many rows there were.
 func ReadPushes(r *sqlite.Rows, limit int, f func(Pushed)) (last relay.Position, rows int, err error) {
 	notes := 0
 	for (limit == 0 || notes < limit) && r.Next() {

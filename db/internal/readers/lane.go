@@ -23,7 +23,7 @@ import (
 // A Lane has some of the reading connections. When all of them are in use, the waiting
 // Mechas take turns, however many reads each of them has. Turns and shares belong to Mechas
 // and not to keys, because one Mecha can have many keys. A lane is safe for concurrent use,
-// except open and close.
+// except open and Close.
 type Lane struct {
 	*turn.Stile[relay.MechaNumber] // has a place for each connection
 
@@ -34,7 +34,7 @@ type Lane struct {
 // A Turn is the right of a Mecha to read in a lane, once the lane grants it.
 type Turn struct {
 	Lane       *Lane
-	Of         relay.MechaNumber // 0: the relay itself, which has no share
+	Of         relay.MechaNumber // 0 is the relay itself, which has no share
 	MaxWaiting int               // how many reads of the Mecha may wait
 }
 
@@ -54,7 +54,7 @@ func (l *Lane) open(path string, r sqlite.Role) error {
 	return nil
 }
 
-// Take waits for the Mecha's turn, until ctx ends or the store closes. give must follow.
+// Take waits for the Mecha's turn, until ctx ends or the store closes. Give must follow.
 // Errors: RateLimited, if too many reads of the Mecha wait already; ShuttingDown; the
 // error of ctx.
 func (t Turn) Take(ctx context.Context) (*sqlite.Conn, error) {
@@ -72,7 +72,7 @@ func errTooManyReads(own int) error {
 	return e
 }
 
-// Give returns the connection that take returned.
+// Give returns the connection that Take returned.
 func (t Turn) Give(c *sqlite.Conn) {
 	t.Lane.Put(c)
 	t.Lane.Give(t.Of)
@@ -85,7 +85,7 @@ func (l *Lane) Put(c *sqlite.Conn) {
 }
 
 // Pop takes the connection that was used last, because its cache is the warmest. It returns
-// nil if the lane has opened none for this place.
+// nil if the place has no connection.
 func (l *Lane) Pop() *sqlite.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()

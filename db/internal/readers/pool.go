@@ -17,19 +17,18 @@ const (
 	PointConns = 4    // for messages, profiles and short pages: reads that cost about as much as a request
 	pointShare = 3    // connections in use, so that another Mecha finds one
 	pointsWait = 1024 // waiting reads
-	ScanConns  = 2    // for reads that look through many rows, one piece in each turn
+	ScanConns  = 2    // for reads of many rows, one piece in each turn
 	scanShare  = 1
 	ScansWait  = 64
 )
 
-// Pool has the reading connections. It is safe for concurrent use, except open
-// and close.
+// Pool has the reading connections. It is safe for concurrent use, except Open and Close.
 type Pool struct{ keys, Points, Scans *Lane }
 
 // Waits are the histograms of the reads that waited for their turn, one a lane.
 type Waits struct{ Keys, Points, Scans *measure.Histogram }
 
-// New makes a pool whose reads wait no longer once closed is closed.
+// New makes a pool whose reads stop waiting once closed is closed.
 func New(waits Waits, closed <-chan struct{}) *Pool {
 	return &Pool{
 		keys: NewLane(turn.Options{Places: keyConns, Closed: closed, Waits: waits.Keys}),
@@ -51,19 +50,20 @@ func (p *Pool) Open(path string, r sqlite.Role) error {
 	return nil
 }
 
-// Point returns the turn of a read of a few rows, scan the turn of a read that looks through
-// many rows. Both are for a Mecha, or for the relay itself (0).
+// Point returns the turn of a read of a few rows, Scan the turn of a read of many rows. Both
+// are for a Mecha, or for the relay itself (0).
 func (p *Pool) Point(of relay.MechaNumber) Turn { return Turn{p.Points, of, pointsWait} }
 func (p *Pool) Scan(of relay.MechaNumber) Turn  { return Turn{p.Scans, of, ScansWait} }
 
-// Key returns the turn of a read on which others wait, such as the read of a key, which lets
-// a request in or ends the sockets of a revoked key. It waits for no other kind of read.
+// Key returns the turn of a read on which others wait, such as the read of a key, which
+// admits a request or ends the sockets of a revoked key. It does not wait for other kinds of
+// reads.
 func (p *Pool) Key() Turn { return Turn{p.keys, 0, AnyNumber} }
 
 // Hold takes the connections of points and scans out of use, and waits up to timeout for
-// the reads that are under way. Further reads wait until release, which must follow. hold
-// leaves the keys alone, so that requests are let in or refused meanwhile. It reports
-// whether the held connections are idle.
+// the running reads. Further reads wait until Release, which must follow. Hold leaves the
+// keys alone, so that requests are admitted or refused meanwhile. It reports whether the
+// held connections are idle.
 func (p *Pool) Hold(timeout time.Duration) bool {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
@@ -78,7 +78,7 @@ func (p *Pool) HoldAll(timeout time.Duration) bool {
 }
 
 // CloseHeld closes the connections, all of which HoldAll has found idle. The pool may be
-// opened again before release.
+// opened again before Release.
 func (p *Pool) CloseHeld() {
 	for _, l := range p.lanes() {
 		l.closeIdle()
@@ -98,7 +98,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// ErrShuttingDown refuses what comes while the store closes.
+// ErrShuttingDown refuses requests while the store closes.
 func ErrShuttingDown() error {
 	e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 	e.RetryAfter = time.Second

@@ -5,9 +5,9 @@ import (
 	"relay/db/relay"
 )
 
-// accepting leaves out of the recipients of a message those that do not accept it (PROTOCOL
-// §3, Who may write to me). A Mecha accepts its own messages, and answers to them. Error:
-// NotAccepted, if nobody is left.
+// accepting drops the recipients that do not accept a message (PROTOCOL §3, Who may write
+// to me). A Mecha accepts its own messages, and answers to them. Error: NotAccepted, if
+// nobody is left.
 func (s *Sending) accepting(
 	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered, to []addressee,
 ) ([]addressee, error) {

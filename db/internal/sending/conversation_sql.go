@@ -10,12 +10,12 @@ import (
 	"relay/db/relay"
 )
 
-// A conversation outlives its messages for a while, so that an answer that comes late
-// finds it. Of a conversation whose messages were all removed, the table `dormant` has a
-// row. A message wakes the conversation; if none comes, a PruneUnused ends it.
+// A conversation outlives its messages for a while, so that a late answer finds it. The
+// table `dormant` has a row for a conversation whose messages were all removed. A message
+// wakes the conversation; without one, a PruneUnused ends it.
 
-// LeaveConversations does what the removal of messages means to their conversations. The
-// rows of the messages are gone already.
+// LeaveConversations updates the conversations of removed messages. The rows of the
+// messages are already deleted.
 func (s *Sending) LeaveConversations(t *engine.Tx, removed []names.Message) error {
 	left := map[int64]bool{}
 	for _, m := range removed {
@@ -27,7 +27,7 @@ func (s *Sending) LeaveConversations(t *engine.Tx, removed []names.Message) erro
 			return err
 		}
 	}
-	for _, m := range removed { // in their order: a map has none
+	for _, m := range removed { // in their order, which a map does not keep
 		if c := m.Conversation; left[c] {
 			delete(left, c)
 			if err := s.leaveConversation(t, c); err != nil {
@@ -53,7 +53,7 @@ func (s *Sending) leaveFounded(t *engine.Tx, m names.Message) error {
 	return s.addParticipants(t, int64(m.At), m.Sender, m.Recipient)
 }
 
-// leaveConversation notes that a conversation is dormant if it has no message any more.
+// leaveConversation notes that a conversation is dormant if it no longer has a message.
 func (s *Sending) leaveConversation(t *engine.Tx, conversation int64) error {
 	goesOn, err := s.hasMessages(t, conversation)
 	if err != nil || goesOn {
@@ -93,8 +93,8 @@ func (s *Sending) addParticipants(t *engine.Tx, conversation int64, parties ...r
 	return nil
 }
 
-// wakeConversation makes a dormant conversation an ordinary one, because it gets a
-// message; 0 is a new conversation.
+// wakeConversation ends the dormancy of a conversation that gets a message; 0 is a new
+// conversation.
 func (s *Sending) wakeConversation(t *engine.Tx, conversation int64) error {
 	if conversation == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (s *Sending) wakeConversation(t *engine.Tx, conversation int64) error {
 }
 
 // EndConversations removes dormant conversations whose last message was removed before a
-// time, in Unix ms: at most so many rows. more says that there are others.
+// time, in Unix ms: at most limit rows. more says that there are others.
 func (s *Sending) EndConversations(t *engine.Tx, before int64, limit int) (more bool, err error) {
 	left := limit
 	r := t.C.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? "+

@@ -9,9 +9,9 @@ import (
 	"relay/db/relay"
 )
 
-// A message to a crew is one for each of its Mechas but the sender (PROTOCOL §3, To a crew).
-// One write makes them all, or none. Their positions follow each other, in the order of
-// the Mechas' numbers.
+// A message to a crew is one message for each of its Mechas except the sender (PROTOCOL §3,
+// To a crew). One write makes them all, or none. Their positions follow each other, in the
+// order of the Mechas' numbers.
 
 // maxBroadcastBytes bounds the payloads of a message to a crew together, so that one job
 // does not keep the writer longer than a full transaction would.
@@ -24,7 +24,7 @@ type addressee struct {
 }
 
 // addressees returns the Mechas to which a message goes, in an array that the next message
-// uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
+// reuses. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
 // PayloadTooLarge.
 func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
 	s := room
@@ -59,7 +59,7 @@ func (room *Sending) addressees(t *engine.Tx, m *relay.SendMessage, sender *rela
 }
 
 // The Mechas of a crew except one are read from the index mecha_crew, which has them in
-// order. So a crew that is larger than the limit costs no more.
+// order. So a crew beyond the limit costs no more.
 const (
 	ofCrew = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? " +
 		"AND removed_at IS NULL AND id <> "
@@ -79,9 +79,9 @@ func (s *Sending) crew(t *engine.Tx, name string, except relay.MechaNumber, limi
 // maxCounted is how many Mechas of a crew are counted for a refusal.
 const maxCounted = 10_000
 
-// CountCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
+// countCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
 // sender. It runs in the goroutine of Send, because counting is too slow for the writer. If
-// a scan of the caller waits already, the error stays as it is.
+// a scan of the caller already waits, the error is unchanged.
 func (room *Sending) countCrew(err error, m *relay.SendMessage) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.TooManyRecipients {
@@ -94,7 +94,7 @@ func (room *Sending) countCrew(err error, m *relay.SendMessage) error {
 		_, err := x.C.Row(func(r *sqlite.Rows) { n = r.Int(0) }, CountCrew, m.To.Crew(), int64(m.Key), int64(maxCounted+1))
 		return err
 	})
-	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since
+	if failed != nil || n <= int64(m.MaxBroadcast) { // some are gone since
 		return e
 	}
 	e.Looked = int(n)

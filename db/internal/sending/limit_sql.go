@@ -11,18 +11,18 @@ import (
 	"relay/db/relay"
 )
 
-// A conversation may hold only so many messages, if its founder or the server says so
-// (PROTOCOL §3, Send: max_messages). It is the brake on two agents that answer each other
-// without end. The table conversation_limit has a row for each such conversation.
+// The founder or the server may limit the messages of a conversation (PROTOCOL §3, Send:
+// max_messages). This loop limit stops two agents that answer each other endlessly. The
+// table conversation_limit has a row for each such conversation.
 
-// conversationLimit is a row of that table. The zero value: the conversation has no limit.
+// conversationLimit is a row of that table. The zero value means no limit.
 type conversationLimit struct {
-	conversation int64 // 0 or NewLabel: the message that is being sent founds it
-	founder      int64 // 0: likewise
-	limit        int64 // 0: that of the server
+	conversation int64 // 0 or NewLabel if the present message founds it
+	founder      int64 // likewise 0
+	limit        int64 // 0 means the server's
 	held         int64
 	told         int64
-	counts       bool // there is a row, or there is to be one
+	counts       bool // the row exists or is to be made
 }
 
 // conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
@@ -63,8 +63,8 @@ func (s *Sending) conversationLimit(
 	return l, err
 }
 
-// limitOf returns how many messages the conversation may hold, as far as a message goes; 0: any
-// number.
+// limitOf returns how many messages the conversation may hold for a message to be accepted, or
+// 0 without a limit.
 func (l conversationLimit) limitOf(m *relay.SendMessage) int64 {
 	if !l.counts {
 		return 0
@@ -72,7 +72,7 @@ func (l conversationLimit) limitOf(m *relay.SendMessage) int64 {
 	return cmp.Or(l.limit, int64(m.ConversationLimit))
 }
 
-// isFull reports whether the conversation has no room for any message.
+// isFull reports whether the conversation has no room for another message.
 func (l conversationLimit) isFull(m *relay.SendMessage) bool {
 	limit := l.limitOf(m)
 	return limit != 0 && l.held >= limit
@@ -101,8 +101,8 @@ func (s *Sending) readLimit(t *engine.Tx, conversation int64) (l conversationLim
 	return l, err
 }
 
-// countConversation makes the row of a conversation that began when nothing limited it. It
-// counts no further than most.
+// countConversation makes the row of a conversation that began without a limit. It counts
+// up to limit.
 func (s *Sending) countConversation(t *engine.Tx, conversation, limit int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
 	u, err := mailbox.FindJoined(&t.Rx, conversation, 0, math.MaxInt64)
@@ -121,7 +121,7 @@ func (s *Sending) countConversation(t *engine.Tx, conversation, limit int64) (co
 }
 
 // count counts n messages, of which p is the first, in the row of their conversation. The
-// conversation has a number now.
+// conversation now has a number.
 func (s *Sending) count(t *engine.Tx, l conversationLimit, conversation int64, p relay.Position, n int) error {
 	if !l.counts {
 		return nil
@@ -135,16 +135,16 @@ func (s *Sending) count(t *engine.Tx, l conversationLimit, conversation int64, p
 		conversation, l.founder, sqlite.OrNull(l.limit), l.held+int64(n), l.told)
 }
 
-// tellFounder has the founder of a conversation told that it is full, if that is still to
-// be done. The message that was refused has left nothing; so this is a write of its own.
+// tellFounder notifies the founder of a conversation that it is full, once. The refused
+// message has written nothing, so this is a separate write.
 func (s *Sending) tellFounder(m *relay.SendMessage, conversation int64) {
 	if conversation != 0 {
 		engine.Then(s.w, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(engine.None, error) {})
 	}
 }
 
-// noteFull tells the founder of a conversation that it is full, once. The founder is told
-// by a receipt of the founding message; if that was removed, there is nobody to tell.
+// noteFull notifies the founder of a conversation that it is full, once, by a receipt of
+// the founding message. If that message was removed, noteFull does nothing.
 func (s *Sending) noteFull(t *engine.Tx, n *relay.NoteFull) (engine.None, error) {
 	l, err := s.readLimit(t, n.Conversation)
 	if err != nil || !l.counts || l.told != 0 {

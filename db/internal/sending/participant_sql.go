@@ -9,13 +9,13 @@ import (
 )
 
 // members is the writer's cache of conversations that have had messages lately. A
-// conversation in it is not dormant, and the Mechas take part in it: two of its participants
-// at most, 0 for none. It has what the file has, with the changes of the present transaction.
+// conversation in it is not dormant, and the Mechas, at most two, are participants; 0 means
+// none. It equals the file, with the changes of the present transaction.
 type members struct {
 	*cache.Cache[int64, [2]relay.MechaNumber]
 }
 
-// memberBytes is about the room that a conversation takes in the cache.
+// memberBytes is roughly the room of a conversation in the cache.
 const memberBytes = 16 + names.PairOverhead
 
 // has reports whether the cache knows that a Mecha takes part in a conversation.

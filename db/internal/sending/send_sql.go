@@ -17,16 +17,16 @@ import (
 // IdempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).
 const IdempotencyWindow = 24 * time.Hour
 
-// Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets the
-// verdicts of this machine, DiskFull and those after it. When it returns without an
-// error, the message is durable; of a message to a crew, all messages are. Errors:
-// RecipientNotFound, with similar addresses; NotAccepted; MessageNotFound and NotAParty, of
-// InReplyTo; ConversationNotFound, NotAParticipant, ConversationFull, MailboxFull,
+// Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets the fields
+// that this machine decides, DiskFull and later ones. When it returns without an error, the
+// message is durable; of a message to a crew, all messages are. Errors: RecipientNotFound,
+// with similar addresses; NotAccepted; MessageNotFound and NotAParty, of InReplyTo;
+// ConversationNotFound, NotAParticipant, ConversationFull, MailboxFull,
 // IdempotencyKeyReused, NonceReused, UnknownKey, KeyRevoked, KeyExpired; for a crew
 // BroadcastNotAllowed, TooManyRecipients, PayloadTooLarge; and those of every write:
 // RateLimited, if too many writes of the Mecha wait, Overloaded, ShuttingDown,
 // DatabaseLocked, DiskFull, Internal, and StoreFailed, after which it is unknown whether
-// the message was written. Safe for concurrent use.
+// the message was written. Any goroutine may call it.
 func (s *Sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 	s.Decide(m)
 	sent, err := engine.Do[relay.Sent](s.w, m)
@@ -37,10 +37,9 @@ func (s *Sending) Send(m *relay.SendMessage) (relay.Sent, error) {
 	return sent, nil
 }
 
-// SendThen is Send without waiting. The messages of one key are committed in the order of
-// the calls. done must not block: it is called from the writer's goroutine, or at once if
-// the store takes no more writes; after RecipientNotFound or TooManyRecipients, from a goroutine of
-// its own.
+// SendThen is Send without waiting. The messages of one key are committed in the order of the
+// calls. done must not block. The writer's goroutine calls it, or SendThen itself if the store
+// accepts no more writes; after RecipientNotFound or TooManyRecipients, a goroutine of its own.
 func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 	s.Decide(m)
 	engine.Then(s.w, m, func(sent relay.Sent, err error) {
@@ -51,7 +50,7 @@ func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 		s.tellFounder(m, sent.Full)
 		switch relay.ErrorCode(err) {
 		case relay.RecipientNotFound, relay.TooManyRecipients:
-			// what these say is read, and the writer must not wait for that
+			// their details must be read, for which the writer must not wait
 			go func() { done(relay.Sent{}, s.countCrew(s.directory.Suggest(err, m.To, m.Key), m)) }()
 		default:
 			done(relay.Sent{}, err)
@@ -59,7 +58,7 @@ func (s *Sending) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 	})
 }
 
-// Decide sets the verdicts of this machine.
+// Decide sets the fields that this machine decides.
 func (s *Sending) Decide(m *relay.SendMessage) {
 	m.DiskFull, m.MaxPending, m.ConversationLimit = s.w.Disk.Low.Load(), s.limits.MaxPending, s.limits.ConversationLimit
 	m.MaxBroadcast, m.MaxBroadcastBytes = s.limits.MaxBroadcast, maxBroadcastBytes
@@ -151,11 +150,11 @@ func (s *Sending) write(
 type broadcastFields struct {
 	nonce relay.NonceHash
 	relay.IdempotencyKey
-	broadcast int // to how many Mechas the message goes; 0: not to a crew
+	broadcast int // to how many Mechas the message goes; 0 if not to a crew
 }
 
-// checkRoom refuses a message if, by its verdicts, the disk or a mailbox has no room. Else
-// it returns the number of messages that are pending for the last of the recipients.
+// checkRoom refuses a message if, by its fields, the disk or a mailbox has no room. Else
+// it returns the number of pending messages of the last recipient.
 func (s *Sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) (pending int, err error) {
 	if m.DiskFull {
 		return 0, engine.ErrDiskFull()
@@ -175,12 +174,12 @@ func (s *Sending) checkRoom(t *engine.Tx, m *relay.SendMessage, to []addressee) 
 	return pending, nil
 }
 
-// enter makes a conversation ready for a message of a sender. It returns the number of the
-// conversation, which is new if nobody has used the label.
+// enter prepares a conversation for a message of a sender, and returns the number of the
+// conversation, which is new if its label is unused.
 func (s *Sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
 	if conversation < 0 {
 		label := m.Conversation
-		if label == "" { // that of the message that this one answers
+		if label == "" { // the conversation of the message that this one answers
 			var err error
 			if label, err = messages.ConversationID(&t.Rx, conversation, 0); err != nil {
 				return 0, err
@@ -202,7 +201,7 @@ func (s *Sending) enter(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, c
 	return conversation, s.join(t, conversation, sender.Mecha.Number)
 }
 
-// insert writes the rows of a message in a conversation that enter has made ready. It
+// insert writes the rows of a message in a conversation that enter has prepared, and
 // returns its position.
 func (s *Sending) insert(
 	t *engine.Tx, m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64,
@@ -261,8 +260,8 @@ func (s *Sending) record(
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
 
-// conversation returns the number of the conversation that the sender named, or of that of
-// the message that it answers; 0 for a new one. Errors: ConversationNotFound,
+// conversation returns the number of the conversation that the sender named, or of the
+// conversation of the answered message, or 0 for a new one. Errors: ConversationNotFound,
 // NotAParticipant, InvalidRequest.
 func (s *Sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
 	if a.position != 0 && m.Conversation == "" {
@@ -276,7 +275,7 @@ func (s *Sending) conversation(t *engine.Tx, m *relay.SendMessage, sender *relay
 	return number, err
 }
 
-// answered is the message that another one answers. The zero value: it answers none.
+// answered is the message that another one answers, or the zero value.
 type answered struct {
 	position     relay.Position
 	sender       relay.MechaNumber
@@ -308,7 +307,7 @@ func (s *Sending) answered(t *engine.Tx, m *relay.SendMessage, sender *relay.Key
 	return a, nil
 }
 
-// namedConversation returns the number of the conversation that the sender named; 0 for none.
+// namedConversation returns the number of the conversation that the sender named, or 0.
 func (s *Sending) namedConversation(t *engine.Tx, m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	if !m.Conversation.Issued() && s.dictionary.IsRemoved(t, string(m.Conversation)) {
 		return messages.NewLabel, nil
@@ -339,7 +338,7 @@ func (s *Sending) IdempotencyKey(sender relay.MechaNumber, key string, body []by
 }
 
 // idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now,
-// and reports whether it is known. Error: IdempotencyKeyReused, if the key came with
+// and reports whether it is known. Error: IdempotencyKeyReused, if the key was used with
 // another body.
 func idempotent(
 	x *engine.Rx, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time,
@@ -381,9 +380,9 @@ func idempotent(
 }
 
 // Idempotent finds the stored answer to an Idempotency-Key at the time now, and reports
-// whether it is known (PROTOCOL §3, Idempotency-Key). A request calls it before anything
-// else of the request is checked. Error: IdempotencyKeyReused, if the key came with
-// another body.
+// whether it is known (PROTOCOL §3, Idempotency-Key). Call it before checking anything
+// else of the request. Error: IdempotencyKeyReused, if the key was used with another
+// body.
 func (s *Sending) Idempotent(
 	ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time,
 ) (sent relay.Sent, known bool, err error) {

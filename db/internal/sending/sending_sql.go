@@ -1,8 +1,8 @@
-// Package sending is the room of what decides a send: who may write to whom, who takes part in a
+// Package sending is the room that decides sends: who may write to whom, who takes part in a
 // conversation and how long it may get, to whom a message to a crew goes, and the rows of a message.
 //
-// Send completes a client's message and queues it; the write then decides in the order in which
-// send calls its parts. A refused write changes nothing.
+// Send completes a client's message and queues it; the write then makes its checks in the order of
+// the calls in send. A refused write changes nothing.
 package sending
 
 import (
@@ -20,17 +20,16 @@ import (
 type Limits struct {
 	MaxPending        int // pending messages of one recipient
 	ConversationLimit int // messages of a conversation whose founder has set no limit
-	MaxBroadcast      int // Mechas to which a message to a crew may go; 0: such messages are refused
+	MaxBroadcast      int // maximum number of recipients of a message to a crew; 0 disables such messages
 }
 
 // Lessons knows the searches that messages name.
 type Lessons interface {
-	// Sought returns the words of the search that a message names; none if it may not name it.
+	// Sought returns the words of the search that a message names, if it may name it.
 	Sought(m *relay.SendMessage) []string
 }
 
-// Sending is the room of what decides a send besides the recipient's mailbox: who takes part in
-// a conversation, how long it may get, and to whom a message to a crew goes.
+// Sending is the room that decides sends.
 type Sending struct {
 	engine.Quiet
 	w          *engine.Store
@@ -64,7 +63,6 @@ func (s *Sending) Begin(*engine.Tx)       { s.broadcasts = 0 }
 func (s *Sending) AfterCommit(*engine.Tx) { s.w.Measures.ToCrews.Add(int64(s.broadcasts)) }
 func (s *Sending) Forget()                { s.members.Forget() }
 
-// Kinds adds the writes of the room to the table.
 func (s *Sending) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.SendMessage, relay.Sent]{Decide: s.send, Note: noteSent,
 		By: func(m *relay.SendMessage) (relay.KeyNumber, relay.NonceHash) { return m.Key, m.Nonce }})
