@@ -9,7 +9,7 @@ import (
 	"relay/db/relay"
 )
 
-// AcceptFrom returns the field of a Mecha's profile as it is now; nil if it has none.
+// AcceptFrom returns the present field of a Mecha's profile, or nil.
 func (d *Directory) AcceptFrom(t *engine.Tx, id relay.MechaNumber) (relay.AcceptFrom, error) {
 	if from, known := d.accepts.Find(id); known {
 		return from, nil
@@ -25,7 +25,7 @@ func (d *Directory) readAcceptFrom(t *engine.Tx, id relay.MechaNumber) (from rel
 		return nil, err
 	}
 	if text != "" {
-		if err := json.Unmarshal([]byte(text), &from); err != nil || from == nil { // nil would let everybody write
+		if err := json.Unmarshal([]byte(text), &from); err != nil || from == nil { // nil would allow everybody to write
 			return nil, fmt.Errorf("%w: accept_from of Mecha %d cannot be read", sqlite.ErrDamaged, id)
 		}
 	}
@@ -34,5 +34,5 @@ func (d *Directory) readAcceptFrom(t *engine.Tx, id relay.MechaNumber) (from rel
 }
 
 // maxAccepts is how much the writer remembers of accept_from: Mechas that got messages lately,
-// and entries of their lists. A Mecha that accepts everybody has nil.
+// and the entries of their lists. A Mecha that accepts everybody has nil.
 const maxAccepts = 1 << 17

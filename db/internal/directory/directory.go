@@ -1,10 +1,10 @@
-// Package directory is the room of those who are registered: Mechas, their keys, their profiles,
-// when they were last seen, and from whom they accept messages.
+// Package directory is the room of registered Mechas: their keys, their profiles, when they were
+// last seen, and from whom they accept messages.
 //
-// A write asks Caller for the key that made it, Recipient and AcceptFrom for whom it goes to: these
-// see the changes of the present transaction. A request asks Key, Presence and Entries, from any
-// goroutine: these read the file, and remember what they have read until the room hears that it
-// has changed. Who learns of profiles, or of Mechas that go, implements Lessons.
+// A write calls Caller for its key, and Recipient and AcceptFrom for its recipient: these see the
+// changes of the present transaction. A request calls Key, Presence and Entries, from any
+// goroutine: these read the file, and cache what they have read until the file changes. Lessons is
+// called for new profiles and removed Mechas.
 package directory
 
 import (
@@ -20,16 +20,16 @@ import (
 	"relay/db/relay"
 )
 
-// Lessons hears what becomes of a Mecha, in the transaction that changes it.
+// Lessons is called when a Mecha changes, in the same transaction.
 type Lessons interface {
-	// ProfilePut is called for a new profile; off: it forbids to learn about the Mecha.
+	// ProfilePut is called for a new profile; off says that the profile forbids learning.
 	ProfilePut(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error
 	// MechaRemoved is called for a Mecha that is removed from the directory.
 	MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error
 }
 
-// Directory is the room of Mechas, their keys and their profiles. The writer decides by what it
-// has here, which is what the file has, with the changes of the present transaction.
+// Directory is the room of Mechas, their keys and their profiles. Its caches for the writer
+// equal the file, with the changes of the present transaction.
 type Directory struct {
 	engine.Quiet
 	w          *engine.Store
@@ -40,7 +40,7 @@ type Directory struct {
 	accepts    *cache.Cache[relay.MechaNumber, relay.AcceptFrom]
 	keyUse     keyUse
 
-	// What requests need, for any goroutine:
+	// For requests, on any goroutine:
 
 	keys     keyCache
 	seen     sync.Map                                     // MechaNumber → *atomic.Int64: Unix ms of the last request
@@ -75,13 +75,12 @@ func (d *Directory) Do(now time.Time) { d.keyUse.Do(now) }
 
 func (d *Directory) Flush() { d.keyUse.flush() }
 
-// useNonce writes nothing itself: the entry of the log keeps the nonce.
+// useNonce writes nothing, since the entry of the log keeps the nonce.
 func (d *Directory) useNonce(t *engine.Tx, u *relay.UseNonce) (engine.None, error) {
 	_, err := d.Caller(t, u.Key)
 	return engine.None{}, err
 }
 
-// Kinds adds the writes of the room to the table.
 func (d *Directory) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.PutProfile, engine.None]{Decide: d.putProfile, Silent: true, Note: noteProfile,
 		By: func(p *relay.PutProfile) (relay.KeyNumber, relay.NonceHash) { return p.Key, p.Nonce }})
@@ -118,7 +117,7 @@ func noteRemoved(r *relay.RemoveMecha, _ engine.None, n *relay.NotedAct) bool {
 	return true
 }
 
-// describeKey says what people know a key by.
+// describeKey returns the name by which people know a key.
 func describeKey(k *relay.Key) string {
 	text := "no label"
 	if k.Label != "" {

@@ -20,8 +20,8 @@ import (
 // again. removed is the time of its removal in Unix ms, or nil.
 func (d *Directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Time, removed any) error {
 	t.Changed |= engine.EntriesChanged
-	// max, because another process may have given out later revisions, and the index must
-	// not miss this one.
+	// max, because another process may have used later revisions, and the index must not
+	// miss this one.
 	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
 		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 "+
 			"WHERE id = ?3 RETURNING revision",
@@ -29,9 +29,9 @@ func (d *Directory) raiseRevision(t *engine.Tx, id relay.MechaNumber, at time.Ti
 	return err
 }
 
-// PutProfile replaces a profile, and returns once that is durable (PROTOCOL §5,
-// Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
-// write. Safe for concurrent use.
+// PutProfile replaces a profile, and returns once that is durable (PROTOCOL §5, Profile).
+// Errors: MechaNotFound; with Register, InvalidAddress; and those of every write. Any
+// goroutine may call it.
 func (d *Directory) PutProfile(p *relay.PutProfile) error {
 	put := engine.Do[engine.None, *relay.PutProfile]
 	if p.Key == 0 { // a command sets it; a Mecha that sets its own is not an operator
@@ -42,7 +42,7 @@ func (d *Directory) PutProfile(p *relay.PutProfile) error {
 }
 
 // PutProfileThen is PutProfile without waiting, for imports, which note themselves in the
-// audit log (Note). done is called from the writer's goroutine and must not block.
+// audit log (DB.Note). The writer's goroutine calls done, which must not block.
 func (d *Directory) PutProfileThen(p *relay.PutProfile, done func(error)) {
 	engine.Then(d.w, p, func(_ engine.None, err error) { done(err) })
 }
@@ -84,8 +84,8 @@ func (d *Directory) putProfile(t *engine.Tx, p *relay.PutProfile) (engine.None, 
 	return engine.None{}, d.raiseRevision(t, id, p.At, nil)
 }
 
-// RemoveMecha removes a Mecha, and returns once that is durable. Errors:
-// MechaNotFound, and those of every write. Safe for concurrent use.
+// RemoveMecha removes a Mecha, and returns once that is durable. Errors: MechaNotFound,
+// and those of every write. Any goroutine may call it.
 func (d *Directory) RemoveMecha(r *relay.RemoveMecha) error {
 	_, err := engine.Administer[engine.None](d.w, r)
 	return err
@@ -159,8 +159,8 @@ func Entries(x *engine.Rx, card bool, where string, args ...any) ([]relay.Entry,
 }
 
 // EntriesAfter returns up to limit Mechas whose revision is greater than revision, by
-// revision, with removed ones and without cards. The search index follows the
-// directory by it.
+// revision, with removed ones and without cards. The search index follows the directory
+// by this method.
 func (d *Directory) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	return engine.Get(ctx, d.w.As(0).Scan, func(x *engine.Rx) ([]relay.Entry, error) {
 		return Entries(x, false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
@@ -168,8 +168,8 @@ func (d *Directory) EntriesAfter(ctx context.Context, revision int64, limit int)
 }
 
 // Entries reads the Mechas with these ids for a caller, without their cards. Removed and
-// unknown ones are left out. Later calls share what the entries refer to, so nobody may change
-// it. Safe for concurrent use.
+// unknown ones are left out. Callers share the entries' contents, so nobody may change them.
+// Any goroutine may call it.
 func (d *Directory) Entries(
 	ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber,
 ) (all []relay.Entry, err error) {
@@ -201,7 +201,7 @@ func (d *Directory) Entries(
 	return all, err
 }
 
-// entryBytes is about the room that an entry takes in the cache, besides its profile.
+// entryBytes is roughly the room of an entry in the cache, without its profile.
 const entryBytes = 1024 + names.PairOverhead
 
 // remember reads the entry of e.Number into e, and puts it into the cache. It is the file's

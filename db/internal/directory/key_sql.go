@@ -29,7 +29,7 @@ type keyCache struct {
 // maxKeys is how many keys are remembered.
 const maxKeys = 1 << 20
 
-// keyNote has the facts of a used key that the cache keeps when it is emptied.
+// keyNote has the facts about a used key that stay when the cache is emptied.
 type keyNote struct {
 	mecha relay.MechaNumber
 	last  atomic.Int64 // the time of its last use, in Unix ms
@@ -60,9 +60,9 @@ func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey
 	return u
 }
 
-// MechaOf returns the Mecha of a key that was used in this process, and 0 for the key 0. Any
-// other key, as in a program that takes no requests, stands for a Mecha of its own: the
-// result is then negative.
+// mechaOf returns the Mecha of a key that was used in this process, and 0 for the key 0. Any
+// other key, as in a program that takes no requests, counts as a separate Mecha: the result
+// is then negative.
 func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -74,8 +74,8 @@ func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
 
 // Key finds the key with a text and checks it (PROTOCOL §2). It also notes the key's use.
 // Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no such
-// key, and lags behind its log. A new key works as soon as the command that made it has
-// returned, even if another process made it.
+// key, and is behind its log. A new key works as soon as the command that made it has returned,
+// even if another process made it.
 func (d *Directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
 	u, known := d.keys.byHash.Find(hash)
@@ -84,7 +84,7 @@ func (d *Directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
-		behind := d.w.CheckFresh() // before it reads, for it may catch up meanwhile
+		behind := d.w.CheckFresh() // before it reads, since it may catch up meanwhile
 		found, err := d.findKeys(ctx, "k.hash = ?", hash[:])
 		if err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func (d *Directory) Key(ctx context.Context, text string) (*relay.Key, error) {
 }
 
 // KeysByID reads keys from the file, not from the cache, and leaves out unknown ones. It
-// waits for no other kind of read. Safe for concurrent use.
+// does not wait for other kinds of reads. Any goroutine may call it.
 func (d *Directory) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
 	for some := range slices.Chunk(ids, keysAtOnce) {
 		list, err := json.Marshal(some)
@@ -162,8 +162,8 @@ func KeysOf(x *engine.Rx, a relay.Address) ([]*relay.Key, error) {
 	return keys(x, "? IN ('', m.address) ORDER BY k.id", string(a))
 }
 
-// Caller reads the key of a write, as it is now, and checks it at the write's time.
-// Errors: UnknownKey, KeyRevoked, KeyExpired.
+// Caller reads the present key of a write, and checks it at the write's time. Errors:
+// UnknownKey, KeyRevoked, KeyExpired.
 func (d *Directory) Caller(t *engine.Tx, number relay.KeyNumber) (*relay.Key, error) {
 	k, known := d.callers.Find(number)
 	if !known {
@@ -181,10 +181,10 @@ func (d *Directory) Caller(t *engine.Tx, number relay.KeyNumber) (*relay.Key, er
 
 const maxCallers = 1 << 17 // keys that the writer remembers
 
-// Issue completes the write and makes the key, and returns once that is durable.
-// Errors: InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that
-// it replaces UnknownKey, KeyRevoked, KeyExpired; and those of every write. Safe for
-// concurrent use.
+// Issue completes the write and makes the key, and returns once that is durable. Errors:
+// InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that it
+// replaces UnknownKey, KeyRevoked, KeyExpired; and those of every write. Any goroutine
+// may call it.
 func (d *Directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	keyText, err := i.Complete()
 	if err != nil {
@@ -200,7 +200,7 @@ func (d *Directory) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	return relay.IssuedKey{Key: k, Text: keyText, Secret: string(k.Secret)}, nil
 }
 
-// issued reads a key that was issued just now.
+// issued reads a key that has just been issued.
 func (d *Directory) issued(id relay.KeyID) (*relay.Key, error) {
 	all, err := d.KeysByID(context.Background(), []relay.KeyID{id})
 	if err == nil && len(all) == 0 {
@@ -223,7 +223,7 @@ func (d *Directory) issueKey(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error
 		if label == "" {
 			label = old.Label
 		}
-		if !old.ExpiresAt.IsZero() { // the new key lives as long as the old one was to live
+		if !old.ExpiresAt.IsZero() { // the new key is valid as long as the old key was issued for
 			expires = i.At.Add(old.ExpiresAt.Sub(old.CreatedAt))
 		}
 	}
@@ -254,7 +254,7 @@ func keyByID(x *engine.Rx, id relay.KeyID) (k *relay.Key, err error) {
 	return k, err
 }
 
-// endReplaced reads the key that is replaced and sets its end, unless it ends sooner.
+// endReplaced reads the replaced key and sets its end, unless it ends sooner.
 func (d *Directory) endReplaced(t *engine.Tx, i *relay.IssueKey) (*relay.Key, error) {
 	old, err := keyByID(&t.Rx, i.Replaces)
 	if err != nil {
@@ -281,14 +281,14 @@ func (d *Directory) RaiseKeysVersion(t *engine.Tx) error {
 }
 
 // Revoke ends a key, and returns once that is durable and the key no longer works here.
-// Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
-// Safe for concurrent use.
+// Revoking a key again changes nothing. Errors: UnknownKey, and those of every write. Any
+// goroutine may call it.
 func (d *Directory) Revoke(r *relay.RevokeKey) error {
 	_, err := engine.Administer[*relay.Key](d.w, r)
 	return err
 }
 
-// revokeKey revokes a key. Its outcome is the key as it was before.
+// revokeKey revokes a key, and returns the key as it was before.
 func (d *Directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, error) {
 	k, err := keyByID(&t.Rx, r.ID)
 	if err != nil {
@@ -313,7 +313,7 @@ func (d *Directory) revokeKey(t *engine.Tx, r *relay.RevokeKey) (*relay.Key, err
 	return k, mustHaveNoLiveKey(t, "id", int64(k.Number))
 }
 
-// mustHaveNoLiveKey reads back that the keys whose column has a value are revoked: somebody relies on it.
+// mustHaveNoLiveKey verifies that the keys whose column has a value are revoked, since somebody relies on it.
 func mustHaveNoLiveKey(t *engine.Tx, column string, value int64) error {
 	live, err := t.C.Number("SELECT EXISTS (SELECT 1 FROM mecha_key WHERE "+column+" = ? AND revoked_at IS NULL)", value)
 	if err == nil && live != 0 {

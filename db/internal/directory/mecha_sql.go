@@ -53,7 +53,7 @@ const (
 )
 
 // closeAddresses returns up to three registered addresses that are similar to a, the most
-// similar first: they begin as a does, and differ in few letters. looked is how many
+// similar first: they begin like a, and differ in few letters. looked is how many
 // addresses were compared.
 func closeAddresses(x *engine.Rx, a, viewer relay.Address) (out []relay.Address, looked int, err error) {
 	type candidate struct {

@@ -51,9 +51,9 @@ func (d *Directory) LastSeen(ctx context.Context, caller, id relay.MechaNumber) 
 
 const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?"
 
-// Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
-// false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
-// concurrent use.
+// Presence returns when another Mecha was last seen, as LastSeen does. visible is false
+// if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Any goroutine
+// may call it.
 func (d *Directory) Presence(
 	ctx context.Context, caller relay.Mecha, id relay.MechaNumber,
 ) (seen time.Time, visible bool, err error) {
@@ -79,8 +79,8 @@ func (d *Directory) Presence(
 	return seen, true, err
 }
 
-// LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such
-// Mecha. Safe for concurrent use.
+// LearnPresence reads what Presence returns for a Mecha, so that KnownPresence has it. It does nothing for an
+// unknown Mecha. Any goroutine may call it.
 func (d *Directory) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
 	if id, known := d.w.Mechas.ID.Find(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
@@ -96,8 +96,8 @@ func (d *Directory) LearnPresence(ctx context.Context, caller relay.Mecha, to re
 	return err
 }
 
-// KnownPresence is Presence without reading the file. known is false if it cannot tell. It
-// does not wait. Safe for concurrent use.
+// KnownPresence is Presence without reading the file. known is false if the answer is not
+// in memory. It does not wait. Any goroutine may call it.
 func (d *Directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
 	crew, known := d.crewOnly.Find(id)
 	at, ok := d.seen.Load(id)
@@ -107,6 +107,6 @@ func (d *Directory) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (see
 	return relay.UnixMilli(at.(*atomic.Int64).Load()), crew == "" || crew == caller.Address.Crew(), true
 }
 
-// maxCrews is how many Mechas directory.crewOnly remembers: those that only their own crew may
-// know of, with the crew, and "" for those of which everybody may know.
+// maxCrews is how many Mechas Directory.crewOnly remembers: the crew of a Mecha that only its
+// own crew may see, or "" if everybody may.
 const maxCrews = 10_000

@@ -10,8 +10,8 @@ import (
 )
 
 // IsMountPoint reports whether the file at path, with its links resolved, is itself the
-// root of a mount, as mount --bind FILE FILE makes it. statx(2) tells that since Linux 5.8.
-// With an older kernel, IsMountPoint reads the list of mounts. If that fails, too, it
+// root of a mount, as mount --bind FILE FILE makes it. statx(2) reports that since Linux
+// 5.8. With an older kernel, IsMountPoint reads the list of mounts. If that fails, too, it
 // returns false.
 func IsMountPoint(path string) bool {
 	real, err := filepath.EvalSymlinks(path)

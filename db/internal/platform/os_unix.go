@@ -58,9 +58,9 @@ func OnlyOurs(info os.FileInfo) bool {
 	return ok && int(s.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0
 }
 
-// GiveToOwnerOf changes the owner and the group of the file at made to those of the file or folder at path,
-// if this process runs as root and that owner is not root, who could not open it otherwise. If the
-// system does not allow that, the file stays as it is.
+// GiveToOwnerOf changes the owner and the group of the file at made to the owner and group of the file or
+// folder at path, if this process runs as root and that owner, who is not root, could not open it
+// otherwise. If the system does not allow that, the file is unchanged.
 func GiveToOwnerOf(path, made string) {
 	if os.Geteuid() != 0 {
 		return

@@ -19,19 +19,19 @@ const (
 	NonceSweep  = 15 * time.Second // how often a shard forgets expired nonces
 )
 
-// Nonces remembers which nonces each key has used (PROTOCOL §2). It keeps a nonce
-// for as long as a request with the nonce's timestamp could be accepted, or a few
-// seconds longer. If the clock is set ahead and back again, no nonce is lost: Nonces
-// forgets one only after as much time has passed, too. A ring in a file has the same
-// nonces, for the next start. It is safe for concurrent use.
+// Nonces remembers which nonces each key has used (PROTOCOL §2). It keeps a nonce for as
+// long as a request with the nonce's timestamp could be accepted, or a few seconds
+// longer. If the clock is set ahead and back again, no nonce is lost: Nonces also waits
+// until as much running time has passed. A ring in a file has the same nonces, for the
+// next start. It is safe for concurrent use.
 type Nonces struct {
-	max      int64 // how many to remember, besides the restored ones
+	max      int64 // how many to remember, in addition to the restored ones
 	Count    atomic.Int64
 	bounded  bool
 	Elapsed  func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	shards   [NonceShards]nonceShard
 	Restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
-	ring     *ring.Ring               // nil: the nonces are in memory alone
+	ring     *ring.Ring               // nil if the nonces are in memory alone
 	past     ring.Past                // which nonces of earlier runs are known
 }
 
@@ -42,7 +42,7 @@ type nonceShard struct {
 	closed    bool
 }
 
-// nonceExpiry says until when a nonce is remembered: until both times have come.
+// nonceExpiry is the end of a nonce: it is remembered until both times have come.
 type nonceExpiry struct {
 	clock   uint32 // Unix seconds
 	elapsed int32  // seconds since the start
@@ -59,8 +59,8 @@ func NewNonces(limit int64, now time.Time) *Nonces {
 	return n
 }
 
-// seconds returns the whole seconds since the start. It bounds them, because an
-// injected clock may say anything.
+// seconds returns the whole seconds since the start. It bounds them, because a test's
+// clock may show any time.
 func (n *Nonces) seconds(now time.Time) int32 {
 	const limit = 1 << 30
 	return int32(min(max(int64(n.Elapsed(now)/time.Second), -limit), limit))
@@ -72,16 +72,15 @@ func (n *Nonces) running(now time.Time) time.Duration {
 }
 
 // Earliest returns the earliest timestamp that a request may have. The nonces of earlier
-// requests may be forgotten, because a start found that the ring lacked some. Earliest
-// counts back from now by the time that has passed since that start, so that nobody has to
-// wait after the clock is set.
+// requests may be forgotten, because a start found the ring incomplete. Earliest counts
+// back from now by the running time since that start, so that nobody has to wait after the
+// clock is set.
 func (n *Nonces) Earliest(now time.Time) time.Time {
 	return now.Add(n.past.Floor - n.running(now))
 }
 
 // Claim remembers a nonce until the given time, or refuses it: NonceReused if it is
-// remembered already, Overloaded if the limit of nonces is reached, ShuttingDown after
-// close. Safe for concurrent use.
+// already remembered, Overloaded at the limit of nonces, ShuttingDown after Close.
 func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	s := &n.shards[uint64(h)%NonceShards]
 	s.mu.Lock()
@@ -162,13 +161,13 @@ func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 type nonceSet struct {
 	// a hash table with open addressing; its length is a power of two, at least half of it is free
 	hashes []relay.NonceHash
-	until  []uint16 // for each slot, seconds after began; 0: the slot is free
+	until  []uint16 // for each slot, seconds after began; 0 if the slot is free
 	began  int64    // Unix seconds
 	last   uint16   // the greatest of until
 }
 
 // slot returns the slot of a hash, or the free slot where it belongs. The hashes are
-// as good as random, so they need no further hashing.
+// practically random, so they need no further hashing.
 func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 	mask := uint64(len(s.hashes) - 1)
 	i := uint64(h) >> 1 & mask // the lowest bit is always set
@@ -214,8 +213,8 @@ func (f *foundNonces) addSegment(hashes []uint64, ends []uint32) {
 	f.ring = append(f.ring, foundSegment{hashes, ends})
 }
 
-// set makes the nonceSet; nil if no nonces were found. now and began are the time of the
-// start, by the clock and in the running time of the ring.
+// set makes the nonceSet, or returns nil without nonces. now and began are the time of
+// the start, by the clock and in the running time of the ring.
 func (f *foundNonces) set(now time.Time, began uint32) *nonceSet {
 	if f.count == 0 {
 		return nil
@@ -240,7 +239,7 @@ func (f *foundNonces) set(now time.Time, began uint32) *nonceSet {
 	return s
 }
 
-// put adds a nonce. Only set may call it.
+// put adds a nonce. Only foundNonces.set may call it.
 func (s *nonceSet) put(h relay.NonceHash, until uint16) {
 	at := s.slot(h)
 	s.hashes[at], s.until[at] = h, max(s.until[at], until)

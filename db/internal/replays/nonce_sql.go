@@ -1,9 +1,9 @@
-// Package replays is the room of used nonces: which requests are taken for replays (PROTOCOL §2).
+// Package replays is the room of used nonces: it decides which requests are replays (PROTOCOL §2).
 //
 // Nonces are claimed in memory (Nonces) and in the ring, a file of its own (package ring), before
-// the write that they belong to is queued. A start restores those that could still be replayed:
-// from the ring, or from pages and rows of the writes if the ring may lack some. Claim is for any
-// goroutine; the rest belongs to the writer's.
+// their write is queued. A start restores the nonces that could still be replayed: from the ring
+// or, if the ring may be incomplete, from pages and rows of the writes. Any goroutine may call
+// Claim; the rest belongs to the writer's goroutine.
 package replays
 
 import (
@@ -30,11 +30,11 @@ const (
 	FewNonces     = 256         // fewer nonces are not written, since reading their rows is fast
 )
 
-// Replays is the room of used nonces: it packs those of writes. It has the page that is not
-// written yet.
+// Replays is the room of used nonces. It packs the nonces of writes, and has the page that
+// is not written yet.
 type Replays struct {
 	engine.Quiet
-	limit  int64         // remembered nonces; 0: no limit
+	limit  int64         // remembered nonces; 0 means no limit
 	skew   time.Duration // how far the timestamp of a request may be off
 	w      *engine.Store
 	Used   *Nonces        // in memory, and in the ring
@@ -51,8 +51,8 @@ type Replays struct {
 
 // BeforeCommit adds the nonces of the transaction to the page. If the page is full or old
 // before that, BeforeCommit writes it in this transaction. So a written page covers only
-// earlier commits. New makes the room. passed is for tests: the time that has passed, for
-// which the clock is not used; nil: the clock's.
+// earlier commits. New makes the room. passed is for tests: the running time, which then
+// does not follow the clock; else nil.
 func New(w *engine.Store, limit int64, skew time.Duration, passed func() time.Duration) *Replays {
 	used := NewNonces(limit, w.Opts.Now())
 	if passed != nil {
@@ -98,14 +98,14 @@ func (p *Replays) AfterCommit(*engine.Tx) { p.Open = false }
 
 // restart begins an empty page.
 func (p *Replays) restart(after relay.Position) {
-	// Only the page: other goroutines read the other fields.
+	// Only the page, because other goroutines read the other fields.
 	p.after, p.nonces, p.began, p.Open, p.Tried = after, p.nonces[:0], time.Time{}, false, 0
 }
 
-// write writes the page and deletes pages that are too old to be of use.
+// write writes the page and deletes useless old pages.
 func (p *Replays) write(t *engine.Tx, now time.Time) error {
 	last := p.w.Last
-	// too few, or of writes that changed nothing and so have no position
+	// too few, or nonces of writes that changed nothing and so have no position
 	if len(p.nonces) < 8*FewNonces || last <= p.after {
 		return nil
 	}
@@ -117,11 +117,11 @@ func (p *Replays) write(t *engine.Tx, now time.Time) error {
 		int64(last), int64(p.after), p.nonces)
 }
 
-// the most nonces that are read from pages, and again from rows, to bound the time of a start
+// the maximum number of nonces read from pages, and again from rows, to bound the time of a start
 const maxRestored = 4_000_000
 
-// Restore reads the nonces that could still be replayed from the ring. If the ring may lack
-// some, restore also reads the nonces of the committed writes.
+// Restore reads the nonces that could still be replayed from the ring. If the ring may be
+// incomplete, Restore also reads the nonces of the committed writes.
 func (p *Replays) Restore(now time.Time) error {
 	nonces := p.Used
 	p.restart(p.w.Last)
@@ -138,7 +138,7 @@ func (p *Replays) Restore(now time.Time) error {
 	return nil
 }
 
-// nonceWindow returns for how long after the commit the nonce of a write must be refused. The
+// nonceWindow returns how long after the commit the nonce of a write must be refused. The
 // timestamp of the request may have been ahead of the commit, by the clock skew that was
 // allowed at that time.
 func (p *Replays) nonceWindow() time.Duration { return p.skew + relay.MaxClockSkew }
@@ -204,7 +204,7 @@ func (p *Replays) markStart() (last, this ring.Mark, unused bool, err error) {
 // readNonces reads the nonces of the committed writes that could still be replayed, the
 // newest first.
 func (p *Replays) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
-	// Count back from the last commit. The clock may be ahead now, and be set right later.
+	// Count back from the last commit. The clock may be ahead now, and be corrected later.
 	if last := p.w.Last.Time(); last.Before(now) {
 		now = last
 	}
@@ -233,8 +233,7 @@ type writeNonces struct {
 	window time.Duration
 }
 
-// at takes nonces of 8 bytes each. p is the position of the last of them. Nonces that
-// have expired are left out.
+// at takes nonces of 8 bytes each, except expired ones. p is the position of the last.
 func (f *writeNonces) at(p relay.Position, nonces []byte) {
 	at := p.Time()
 	if at.After(f.now) {
@@ -272,7 +271,7 @@ func (p *Replays) readNoncePages(found *writeNonces, from relay.Position) (gaps 
 }
 
 // readNonceRows reads the nonces of a range from the rows of tables, until found has
-// most nonces.
+// limit nonces.
 func (p *Replays) readNonceRows(found *writeNonces, gap nonceRange, limit int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
@@ -292,8 +291,8 @@ func (p *Replays) readNonceRows(found *writeNonces, gap nonceRange, limit int, t
 
 // Claim remembers that a key used a nonce, in a request with the given timestamp, and
 // returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
-// before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
-// for concurrent use.
+// before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Any
+// goroutine may call it.
 func (p *Replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
 	h := relay.NonceHash(p.w.IDs.Hash('n', int64(k.Number), []byte(nonce)) | 1)
 	return h, p.Used.Claim(h, p.w.Opts.Now(), timestamp.Add(p.skew))
@@ -304,8 +303,8 @@ func (p *Replays) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.
 // goroutine may call it.
 func (p *Replays) EarliestTimestamp(now time.Time) time.Time { return p.Used.Earliest(now) }
 
-// NonceKept is how long the file keeps nonces apart from the rows of their writes. It
-// is longer than a request can be replayed.
+// NonceKept is how long the file keeps nonces independently of the rows of their writes.
+// It is longer than a request can be replayed.
 const NonceKept = 4 * relay.MaxClockSkew
 
 // KeepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
@@ -320,7 +319,7 @@ func (p *Replays) KeepNonce(t *engine.Tx, n relay.NonceHash, at time.Time) error
 	return t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.Position(at)), int64(n))
 }
 
-// DropNonces deletes kept nonces that are too old to be of use, some of them.
+// DropNonces deletes some of the kept nonces that are useless by now.
 func (p *Replays) DropNonces(t *engine.Tx, at time.Time) error {
 	return t.C.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? "+
 		"ORDER BY position LIMIT ?)",

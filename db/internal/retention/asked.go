@@ -12,31 +12,31 @@ import (
 	"relay/db/relay"
 )
 
-// An Errand is what a command wants: one of these.
+// An Errand is the request of a command. One field is set.
 type Errand struct {
 	Before relay.Position // messages before it are removed
-	Unused int64          // bytes of unused pages are given back to the file system
+	Unused int64          // bytes of unused pages to free
 }
 
-// SoFar is how far an errand has come.
+// SoFar is the progress of an errand.
 type SoFar struct{ Messages, Bytes, Kept, Given int64 }
 
-// pruneRun is an errand for retention: a pass that removes messages, after which what they leave behind
-// goes; or that unused pages are given back.
+// pruneRun is an errand of a command: a pass that removes messages, and then what they leave behind; or
+// the freeing of unused pages.
 type pruneRun struct {
 	pass
-	unused int64 // bytes that are to be given back in any case; 0: as many as usual
+	unused int64 // bytes to free in any case; 0 means as many as usual
 	so     SoFar // guarded by the lock of requests
 }
 
-// requests has what commands have asked for, the oldest first: its turn is now.
+// requests has the runs of commands, the oldest first, whose turn it is.
 type requests struct {
 	sync.Mutex
 	all   []*pruneRun
 	begun *pruneRun // of the writer's goroutine
 }
 
-// next returns what a command asks for; nil if none does.
+// next returns the oldest run, or nil.
 func (r *requests) next() (a *pruneRun) {
 	r.Lock()
 	defer r.Unlock()
@@ -46,10 +46,10 @@ func (r *requests) next() (a *pruneRun) {
 	return a
 }
 
-// IsAsked reports whether a command waits. Safe for concurrent use.
+// IsAsked reports whether a command waits. Any goroutine may call it.
 func (r *Retention) IsAsked() bool { return r.asks.next() != nil }
 
-// nextAsked is next on the writer's goroutine.
+// nextAsked is next, on the writer's goroutine.
 func (r *Retention) nextAsked() *pruneRun {
 	a := r.asks.next()
 	if a != nil && a != r.asks.begun {
@@ -61,7 +61,7 @@ func (r *Retention) nextAsked() *pruneRun {
 	return a
 }
 
-// tell counts what a piece has done for a command.
+// tell adds the result of a piece to a run.
 func (r *Retention) tell(a *pruneRun, out relay.Pruned, given int64) (so SoFar) {
 	r.asks.Lock()
 	defer r.asks.Unlock()
@@ -71,7 +71,7 @@ func (r *Retention) tell(a *pruneRun, out relay.Pruned, given int64) (so SoFar) 
 	return a.so
 }
 
-// answer ends what a command has asked for.
+// answer ends a run.
 func (r *Retention) answer(a *pruneRun) {
 	so := r.takeBack(a)
 	if a.unused == 0 {
@@ -89,12 +89,12 @@ func (r *Retention) takeBack(a *pruneRun) SoFar {
 }
 
 const (
-	askedEvery = 100 * time.Millisecond // how often a command is told how far it has come
-	stuckFull  = 10 * time.Second       // after which it does not wait for room on the disk
+	askedEvery = 100 * time.Millisecond // how often a command gets the progress
+	stuckFull  = 10 * time.Second       // after which a command no longer waits for room on the disk
 )
 
-// Work has retention do the errand of a command. It says now and then how far that has come, and
-// returns it in the end, or when ctx ends, with an error. Safe for concurrent use.
+// Work has retention do the errand of a command. It calls say with the progress now and then,
+// and returns the result at the end, or when ctx ends, with an error. Any goroutine may call it.
 func (r *Retention) Work(ctx context.Context, o Errand, say func(SoFar)) (so SoFar, err error) {
 	a := &pruneRun{unused: o.Unused}
 	if o.Before != 0 {
@@ -128,7 +128,7 @@ func (r *Retention) Work(ctx context.Context, o Errand, say func(SoFar)) (so SoF
 		}
 	}
 	r.takeBack(a)
-	ended := make(chan struct{}) // what is under way for it has
+	ended := make(chan struct{}) // when its present piece has ended
 	r.w.FinishLater(&engine.LocalJob{Done: func(error) { close(ended) }}, nil)
 	select {
 	case <-ended:

@@ -23,7 +23,7 @@ type pruneCandidate struct {
 	names.Message
 	open      bool
 	state     relay.State
-	receipt   relay.Position // the latest; 0: none
+	receipt   relay.Position // the latest, or 0
 	expiresAt int64          // Unix ms; 0: never
 	keyed     bool           // it came with an Idempotency-Key
 	nonce     int64
@@ -64,7 +64,7 @@ func (r *Retention) pruneMessages(t *engine.Tx, p *relay.PruneMessages) (out rel
 	return out, d.finish()
 }
 
-// candidates reads the messages that a write looks at, in its order. more says that there
+// candidates reads the messages that a write examines, in its order. more says that there
 // are further ones.
 func (room *Retention) candidates(t *engine.Tx, p *relay.PruneMessages) (all []pruneCandidate, more bool, err error) {
 	limit := max(p.Limit, 1)
@@ -106,8 +106,8 @@ func stays(x *engine.Rx, m pruneCandidate, at time.Time) (bool, error) {
 	return at.Sub(accepted) <= sending.IdempotencyWindow, err
 }
 
-// CountPrunable counts what a PruneMessages would remove of the messages before a position, if it
-// were made at a time: those of the next rows after r.After.
+// CountPrunable counts what a PruneMessages at a time would remove of the messages before a
+// position, in the next rows after r.After.
 func CountPrunable(x *engine.Rx, r *relay.Pruned, before relay.Position, at time.Time, limit int) error {
 	r.More = false
 	rows := x.C.Query(candidateColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?",
@@ -137,7 +137,7 @@ type rowDeleter struct {
 	at       time.Time
 	rows     int
 	messages []names.Message
-	opened   []names.Message // those that were pending
+	opened   []names.Message // messages that were pending
 	receipts []relay.Position
 }
 
@@ -162,7 +162,7 @@ func (d *rowDeleter) take(m pruneCandidate) error {
 		if err != nil {
 			return err
 		}
-		if previous >= next { // a chain leads back in time, or reading would not end
+		if previous >= next { // a chain leads back in time, else reading would not end
 			return ErrChain(next, previous)
 		}
 		next = previous
@@ -177,7 +177,7 @@ func (d *rowDeleter) take(m pruneCandidate) error {
 	return nil
 }
 
-// KeepNonce keeps the nonce of a row that is deleted while a start might still read it.
+// keepNonce keeps the nonce of a row that is deleted while a start might still read it.
 func (d *rowDeleter) keepNonce(p relay.Position, nonce int64) error {
 	if nonce == 0 || p < relay.PositionAt(d.at.Add(-replays.NonceKept)) {
 		return nil
@@ -185,8 +185,8 @@ func (d *rowDeleter) keepNonce(p relay.Position, nonce int64) error {
 	return d.t.C.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(p), nonce)
 }
 
-// finish deletes the rows. The rows of mailboxes go later, except those of pending
-// messages, which are counted.
+// finish deletes the rows. The rows of mailboxes are deleted later, except those of
+// pending messages, which are counted.
 func (d *rowDeleter) finish() error {
 	if len(d.messages) == 0 {
 		return nil
@@ -229,7 +229,7 @@ func (d *rowDeleter) finish() error {
 	return d.keepLast(t, t.Last)
 }
 
-// keepLast keeps the last position in the settings, because the rows that had it may go.
+// keepLast keeps the last position in the settings, because the rows that had it may be deleted.
 func (r *Retention) keepLast(t *engine.Tx, p relay.Position) error {
 	return t.C.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
 }

@@ -28,7 +28,7 @@ func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 	if err != nil {
 		return out, err
 	}
-	// Of times ahead of the clock, those count that messages may have.
+	// Rows of clock_ahead stay while messages may have their times.
 	err = t.C.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? "+
 		"ORDER BY position LIMIT ?)",
 		int64(oldest-relay.Position(engine.AheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Limit))
@@ -47,7 +47,7 @@ func (r *Retention) pruneUnused(t *engine.Tx, p *relay.PruneUnused) (out relay.P
 	return out, nil
 }
 
-// An unusedRow is one that a PruneUnused removes.
+// An unusedRow is a row that a PruneUnused removes.
 type unusedRow struct {
 	id   int64
 	text string
@@ -91,7 +91,7 @@ func (r *Retention) pruneWords(
 }
 
 // endedBefore returns the time, in Unix ms, before which keys must have ended, and Mechas
-// must have been removed, to go: people look for them for a while.
+// must have been removed, to be deleted, because people look for them for a while.
 func endedBefore(p *relay.PruneUnused) int64 {
 	return min(relay.MilliOf(p.EmptySince), p.At.Add(-ExpiredKeyStays).UnixMilli())
 }
@@ -133,8 +133,8 @@ func (r *Retention) pruneKeys(
 }
 
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
-// message and no dormant conversation refers to them. Their rows in `participant` go with
-// the conversations.
+// message and no dormant conversation refers to them. Their rows in `participant` are
+// deleted with the conversations.
 func (r *Retention) pruneMechas(
 	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
 ) error {

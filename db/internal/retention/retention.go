@@ -1,7 +1,7 @@
-// Package retention is the room of what is removed: messages by their age, by a command, or when they
-// have expired, and later what they leave behind: words, keys, Mechas, conversations.
+// Package retention is the room that removes: messages by their age, by a command, or when they have
+// expired, and later what they leave behind: words, keys, Mechas, conversations.
 //
-// It is on the writer's goroutine, and only a server has one that works.
+// It runs on the writer's goroutine, and works only in a server.
 package retention
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 // The removal of messages (PROTOCOL §8) is done by writes and local writes that each do a
-// little, the pieces. While others write, a piece goes with their transaction, so that it
+// little, the pieces. While others write, a piece joins their transaction, so that it
 // needs no fsync of its own, and a rest follows. While nobody writes, the pieces have
 // transactions of their own. This file decides what is removed when. The pieces
 // themselves are in prune_sql.go, prune_unused_sql.go, space_sql.go and package mailbox.
@@ -27,18 +27,18 @@ import (
 const (
 	runsPerAge  = 24 // runs in the time for which messages are kept
 	maxInterval = time.Hour
-	shareOfDue  = 10                     // a run removes this part of what is due at most, by the time that it spans
-	secondLook  = time.Minute            // messages that had to stay are looked at again when they are older by this
-	quietAfter  = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
+	shareOfDue  = 10                     // a run removes at most this part of what is due, by the time that it spans
+	secondLook  = time.Minute            // messages that had to stay are examined again when they are older by this
+	quietAfter  = 100 * time.Millisecond // after so long without other writes, pieces get their own transactions,
 	quietPieces = 100 * time.Millisecond // for so long in a row
-	// a piece that goes with others is followed by a rest that is so many times as long,
+	// a piece that joins others is followed by a rest that is so many times as long,
 	restAfter    = 4
 	restBehind   = 1                    // or so many, if new messages get old faster than they are removed
-	busyPiece    = 2 * time.Millisecond // how long a piece that goes with others should take
-	quietPiece   = 5 * time.Millisecond // likewise for one with its own transaction
+	busyPiece    = 2 * time.Millisecond // how long a piece that joins others should take
+	quietPiece   = 5 * time.Millisecond // how long a piece with its own transaction should take
 	minPiece     = 16                   // messages in a piece
 	maxPiece     = 256                  // likewise
-	unusedAtOnce = 200                  // rows of each table that a PruneUnused looks at
+	unusedAtOnce = 200                  // rows of each table that a PruneUnused examines
 	unusedEvery  = time.Minute
 	// emptyForKeeper is how long what removed messages leave behind stays if messages are
 	// not removed by their age.
@@ -48,7 +48,7 @@ const (
 	auditEvery     = time.Hour
 )
 
-// Retention removes messages, on the writer's goroutine. Only a server has one that works.
+// Retention removes messages, on the writer's goroutine. It works only in a server.
 type Retention struct {
 	engine.Quiet
 	w          *engine.Store
@@ -60,15 +60,15 @@ type Retention struct {
 	progress   *progress.Progress
 	replays    *replays.Replays
 	sending    *sending.Sending
-	keep       time.Duration                     // the age at which messages are removed; 0: never
+	keep       time.Duration                     // the age at which messages are removed; 0 means never
 	running    func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	clock      clockGuard
 	passes     []*pass
 	asks       requests
 	cleaner    mailbox.MailboxCleaner
 	space      space
-	unused     *relay.PruneUnused // the next write of its kind; nil: none is due
-	pushes     relay.Position     // notes of pushes before this position are to be deleted; 0: none
+	unused     *relay.PruneUnused // the next write of its kind, or nil
+	pushes     relay.Position     // notes of pushes before this position are to be deleted; 0 means none
 
 	nextRun    time.Duration // in the running time, as the three below
 	nextUnused time.Duration
@@ -80,32 +80,32 @@ type Retention struct {
 	others    time.Time // when others wrote last, by the real clock, as the two below
 	restUntil time.Time
 	said      time.Time
-	toSay     relay.Pruned  // what was removed and not logged yet
-	toAudit   relay.Pruned  // what was removed by age and is not in the audit log yet
+	toSay     relay.Pruned  // removals that are not logged yet
+	toAudit   relay.Pruned  // removals by age that are not in the audit log yet
 	took      time.Duration // of the last piece
-	proposed  bool          // a piece is on its way through the log
-	ending    bool          // the log is closed soon: no further piece begins
-	settled   chan struct{} // then: closed once the last piece is on its way; else nil
-	goal      time.Duration // how long a piece should take; 0 after one that failed
+	proposed  bool          // a piece is in the log
+	ending    bool          // the log will be closed: no further piece begins
+	settled   chan struct{} // then closed once the last piece is in the log; else nil
+	goal      time.Duration // how long a piece should take; 0 after a failed one
 }
 
 // A pass is a walk through the messages that may be due, in their order, from run to run.
 type pass struct {
-	expired bool          // goes through expired messages, by ExpiresAt; else through all, by age
+	expired bool          // walks through expired messages, by ExpiresAt; else through all, by age
 	age     time.Duration // how old a message must be, or how long ago it must have expired
-	upto    time.Time     // all that is earlier was looked at
-	target  time.Time     // the present run looks at all that is earlier; zero: nothing is left to do
+	upto    time.Time     // everything earlier was examined
+	target  time.Time     // the present run examines everything earlier; zero if nothing is left to do
 	after   relay.Position
 	afterAt time.Time // the ExpiresAt of the message at after
 	// catchesUp says that more is due than one run removes.
 	catchesUp bool
-	// again says that each run begins with the first message: few are left that had to
-	// stay for the runs before it.
+	// again says that each run begins with the first message, since few messages are left
+	// that had to stay.
 	again bool
 }
 
-// New makes the room. Messages go when they are older than keep, and expired ones when they
-// have been so for keepExpired; 0: never.
+// New makes the room. Messages are removed when they are older than keep, and when they
+// have been expired for keepExpired; 0 means never.
 func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dictionary, d *directory.Directory,
 	m *mailbox.Mailbox, used *replays.Replays, p *progress.Progress, s *sending.Sending, a *answers.Answers,
 	l Lessons) *Retention {
@@ -120,8 +120,9 @@ func New(w *engine.Store, keep, keepExpired time.Duration, words *dictionary.Dic
 	return r
 }
 
-// walk adds the passes for an age; 0 is none. The later ones find the messages that had to
-// stay for a moment, or for their Idempotency-Keys. The last one finds all of these.
+// walk adds the passes for an age, unless it is 0. The later passes find the messages that
+// had to stay for a moment, or for their Idempotency-Keys. The last pass finds all of
+// these.
 func (r *Retention) walk(age time.Duration, expired bool) {
 	if age == 0 {
 		return
@@ -165,21 +166,21 @@ func (r *Retention) alone() {
 			return
 		}
 		r.w.Commit([]engine.QueuedJob{{Job: j}})
-		if r.goal == 0 { // it failed
+		if r.goal == 0 { // it has failed
 			return
 		}
 	}
 }
 
 // proposes hands a piece to the log, and returns true, if it is a write and there is a log.
-// Then no other piece follows before it has ended.
+// The next piece follows only after it has ended.
 func (r *Retention) proposes(j engine.Job) bool {
 	r.proposed = r.w.Log != nil && j.Shared() != nil
 	return r.proposed && r.w.Proposes(j)
 }
 
-// piece returns the next piece of work, or nil. The order matters: rows of mailboxes go
-// before more messages do, and the file gets shorter when these have gone.
+// piece returns the next piece of work, or nil. The order matters: rows of mailboxes are
+// deleted before more messages, and the file is shortened after that.
 func (r *Retention) piece(now time.Time) engine.Job {
 	if r.proposed || r.ending {
 		return nil
@@ -203,7 +204,7 @@ func (r *Retention) piece(now time.Time) engine.Job {
 		return r.unusedPiece(now)
 	case r.pushes != 0:
 		return r.pushPiece()
-	case asked != nil: // its pass has ended, and what that left behind has gone
+	case asked != nil: // its pass has ended, and its leftovers are removed
 		if j := r.spacePiece(asked); j != nil {
 			return j
 		}
@@ -219,7 +220,7 @@ func (r *Retention) piece(now time.Time) engine.Job {
 	return r.spacePiece(nil)
 }
 
-// every is the time between two runs: short against the shortest age.
+// every returns the time between two runs, short compared to the shortest age.
 func (r *Retention) every() time.Duration {
 	every := maxInterval
 	for _, p := range r.passes {
@@ -228,7 +229,7 @@ func (r *Retention) every() time.Duration {
 	return max(every, engine.TasksEvery)
 }
 
-// begin begins a run, unless the clock is in doubt, and gives its first piece.
+// begin begins a run, unless the clock is in doubt, and returns its first piece.
 func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 	every := r.every()
 	r.nextRun = running + every
@@ -254,7 +255,7 @@ func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 		return nil
 	}
 	keeps := r.w.Keeps()
-	if !keeps { // the messages are another node's to remove
+	if !keeps { // another node removes the messages
 		for _, p := range r.passes {
 			p.target = time.Time{}
 		}
@@ -273,12 +274,12 @@ func (r *Retention) begin(now time.Time, running time.Duration) engine.Job {
 	return r.piece(now)
 }
 
-// end is the time up to which the pass comes with the run that begins now.
+// end returns the time up to which the pass comes in the run that begins now.
 func (p *pass) end(now time.Time) time.Time {
 	if !p.target.IsZero() {
 		return p.target
 	}
-	return now.Add(-p.age) // no message is left to look at that is due
+	return now.Add(-p.age) // no due message is left to examine
 }
 
 // begin sets the target of a run. oldest is the time of the first message, or zero. A run
@@ -317,7 +318,7 @@ func (p *pass) done(out relay.Pruned) {
 	}
 }
 
-// prunePiece makes the next write of a pass. asked is nil if it is not that of a command.
+// prunePiece makes the next write of a pass. asked is nil unless the pass is a command's.
 func (r *Retention) prunePiece(p *pass, asked *pruneRun, now time.Time) engine.Job {
 	w := &relay.PruneMessages{At: now, After: p.after, Limit: r.pieceSize}
 	if p.expired {
@@ -347,7 +348,7 @@ func (r *Retention) prunePiece(p *pass, asked *pruneRun, now time.Time) engine.J
 	})
 }
 
-// tidy has removed what the messages of a command's pass have left behind.
+// tidy begins the removal of what the messages of a command's pass have left behind.
 func (r *Retention) tidy(p *pass, now time.Time) {
 	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Limit: unusedAtOnce}
 	r.pushes = relay.PositionAt(p.upto)
@@ -391,7 +392,7 @@ func (r *Retention) pieceEnded(err error) bool {
 	case err != nil:
 		r.restUntil, r.goal = time.Now().Add(retryAfter), 0
 		if relay.ErrorCode(err) == relay.DiskFull {
-			r.w.Checkpoints.CopySoon = true // once it is copied, the log begins again, and has some room
+			r.w.Checkpoints.CopySoon = true // once copied, the log begins again, and has some room
 			r.pieceSize, r.space.pages = max(r.pieceSize/2, minPiece), max(r.space.pages/2, minPages)
 		} else if r.w.Failed() == nil {
 			r.w.Opts.Logger.Warn("no messages were removed just now", "error", err)
@@ -413,8 +414,8 @@ func (r *Retention) AfterCommit(t *engine.Tx) {
 	}
 }
 
-// behind reports whether a run that should be over is still under way, and not because it
-// has much to catch up with.
+// behind reports whether a run takes longer than it should, unless it has much to catch
+// up with.
 func (r *Retention) behind() bool {
 	if r.running(r.w.Opts.Now()) < r.nextRun {
 		return false

@@ -9,9 +9,9 @@ import (
 
 // The end of the removal of messages, when the store closes.
 
-// End has no further piece begin. Once the one that is on its way has ended, what was removed
-// since the last note goes to the log, for the audit log; then settled is closed. It is for a
-// store with a log that closes.
+// End begins no further piece. Once the pending piece has ended, it sends the removals since
+// the last note to the log, for the audit log, and then closes settled. It is for a closing
+// store with a log.
 func (r *Retention) End(settled chan struct{}) {
 	r.ending, r.settled = true, settled
 	r.settle()
@@ -30,13 +30,13 @@ func (r *Retention) settle() {
 	close(settled)
 }
 
-// mustAudit reports whether something was removed that the audit log does not say.
+// mustAudit reports whether removals are missing from the audit log.
 func (r *Retention) mustAudit() bool {
 	return r.toAudit.Messages > 0 && r.w.Opts.By != (relay.Actor{})
 }
 
 // Flush deletes the rows of removed messages when the store closes, and notes what was
-// removed in the audit log, unless end has done that.
+// removed in the audit log, unless End has done that.
 func (r *Retention) Flush() {
 	can := func() bool { return r.works() && r.w.Failed() == nil && !r.w.Disk.Low.Load() }
 	if can() && r.w.Log == nil && r.mustAudit() {
@@ -51,7 +51,7 @@ func (r *Retention) Flush() {
 	}
 }
 
-// say logs what was removed, not more often than once a minute.
+// say logs removals, at most once a minute.
 func (r *Retention) say() {
 	if r.toSay.Messages > 0 && time.Since(r.said) >= sayEvery {
 		r.w.Opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)

@@ -23,7 +23,7 @@ func (r *Retention) Start(now time.Time) error {
 		return err
 	}
 	sure := relay.UnixMilli(ms)
-	if sure.IsZero() && r.w.Last > 0 { // the first start that notes the clock
+	if sure.IsZero() && r.w.Last > 0 { // this is the first start that notes the clock
 		sure = r.w.Last.Time()
 	}
 	r.clock.start(sure, r.running(now))
@@ -44,7 +44,7 @@ func (r *Retention) oldestOf(p *pass) (oldest time.Time, err error) {
 	return oldest, err
 }
 
-// clockPiece notes in the file how far the clock has gone on, if it can be believed.
+// clockPiece notes in the file how far the clock has advanced, if the clock can be trusted.
 func (r *Retention) clockPiece(now time.Time, running time.Duration) engine.Job {
 	r.nextNote = running + noteClock
 	if !r.clock.believes(now, running) {
@@ -76,7 +76,7 @@ func (r *Retention) auditPiece(now time.Time, running time.Duration) engine.Job 
 	})
 }
 
-// pushPiece deletes notes of pushes, some rows of them.
+// pushPiece deletes some rows of notes of pushes.
 func (r *Retention) pushPiece() engine.Job {
 	d := &dropPushes{before: r.pushes}
 	return r.localJobOf(d, func() {
@@ -88,7 +88,7 @@ func (r *Retention) pushPiece() engine.Job {
 
 type dropPushes struct {
 	before relay.Position
-	more   bool // apply sets it
+	more   bool // Apply sets it
 }
 
 const pushesAtOnce = 16 // rows, each of which may have thousands of notes

@@ -9,18 +9,18 @@ import (
 	"relay/db/relay"
 )
 
-// space decides when unused pages of the file go back to the file system. Some are kept:
-// new messages take the place of removed ones.
+// space decides when unused pages of the file are freed. Some stay, since new messages
+// will use them.
 type space struct {
 	checked time.Time // by the real clock
-	giving  bool      // pages are being given back
-	pages   int64     // in a piece; a power of two, because each number is a statement of its own
+	giving  bool      // pages are being freed
+	pages   int64     // in a piece; a power of two, because each number needs its own statement
 }
 
 const (
 	checkSpace = time.Second
-	keptShare  = 16  // one page of so many may be unused
-	keptPages  = 256 // so may these
+	keptShare  = 16  // one page of so many may stay unused
+	keptPages  = 256 // and these
 	minPages   = 8   // in a piece
 	maxPages   = 512
 )
@@ -43,7 +43,7 @@ func (r *Retention) spacePiece(asked *pruneRun) engine.Job {
 	v := &truncatePages{pages: s.pages}
 	return r.localJobOf(v, func() {
 		s.giving = v.cut > 0 && v.free > asked.mayKeep((keptPages+v.all/keptShare)/2)
-		if asked != nil && asked.unused > 0 { // there may be new ones meanwhile
+		if asked != nil && asked.unused > 0 { // there may be new unused pages
 			s.giving = s.giving && r.tell(asked, relay.Pruned{}, v.cut*file.PageSize).Given < asked.unused
 		}
 		if !s.giving {
@@ -59,7 +59,7 @@ func (r *Retention) spacePiece(asked *pruneRun) engine.Job {
 	})
 }
 
-// pages counts the unused pages of the file, and all.
+// pages counts the unused pages of the file, and all pages.
 func (r *Retention) pages() (free, all int64, err error) {
 	if free, err = r.w.C.Number("PRAGMA freelist_count"); err == nil {
 		all, err = r.w.C.Number("PRAGMA page_count")
@@ -67,8 +67,7 @@ func (r *Retention) pages() (free, all int64, err error) {
 	return free, all, err
 }
 
-// mayKeep is how many unused pages may stay in the file: none, if a command wants them given
-// back.
+// mayKeep returns how many unused pages may stay in the file: none, if a command frees them.
 func (a *pruneRun) mayKeep(pages int64) int64 {
 	if a != nil && a.unused > 0 {
 		return 0
@@ -81,7 +80,7 @@ func (a *pruneRun) mayKeep(pages int64) int64 {
 type truncatePages struct {
 	pages int64
 
-	// apply sets the fields below.
+	// Apply sets the fields below.
 
 	free, all, cut int64
 }

@@ -3,7 +3,7 @@
 // BenchmarkRows shows that a query of one row then takes 21 % less CPU, and one of a hundred
 // rows 18 % less.
 //
-// On Unix, SQLite writes by a pwrite of ours, which countNoRoom gives it by unsafe pointers. By
+// On Unix, SQLite writes by our own pwrite, which countNoRoom installs by unsafe pointers. By
 // BenchmarkWrite, that costs less than 0.1 µs a page. The gain is that a server keeps running
 // when a quota is used up or a file may not grow. SQLite alone reports these as I/O errors, after
 // which the process must stop. TestAFileThatMayNotGrowIsAFullDisk fails when an upgrade changes
@@ -39,15 +39,15 @@ type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
 	locks bool // in a write transaction or a checkpoint (WithoutLocks)
-	// Until is the time at which queries must end, with ErrTooLong. Zero: never.
+	// Until is the time at which queries must end, with ErrTooLong, unless zero.
 	Until time.Time
-	// Ctx interrupts the queries of a command when it ends. After that, the Conn
-	// can only be closed. Nil: queries are never interrupted.
+	// Ctx interrupts the queries of a command when it ends. After that, the Conn can only
+	// be closed. If nil, queries are never interrupted.
 	Ctx  context.Context
 	file *connectedFile
-	// first is what the first statement is preceded by: settings that make SQLite read the
-	// schema, which costs more than all the rest of an open. Many connections are only
-	// there in case they are needed.
+	// first has the settings that precede the first statement. They make SQLite read the
+	// schema, which costs more than the rest of an open, and many connections are never
+	// used.
 	first string
 }
 
@@ -61,7 +61,7 @@ type stmt struct {
 
 var processWide sync.Once
 
-// A Role says what a connection is for.
+// A Role is the purpose of a connection.
 type Role int
 
 // The roles of connections.
@@ -70,7 +70,7 @@ const (
 	Creating             // turns an empty file into a database with WAL
 	Writing              // reads and writes
 	Reading              // reads, with a log, which it copies and removes if it closes last
-	Frozen               // reads a file that no process has open, where SQLite can make no log
+	Frozen               // reads a file that no process has open, where SQLite cannot make a log
 	// reads, and keeps the index of the log in memory, for a full disk; the files -wal and -shm must exist
 	Unindexed
 	Receiving // writes a copy of another file, without a sync
@@ -107,14 +107,13 @@ func Open(path string, r Role) (*Conn, error) {
 	switch r {
 	case Reading, Copying:
 		c.first = "PRAGMA synchronous = " + synchronous + "; PRAGMA cache_size = " + cacheSize
-		// This opens the log and its index, which another file may replace by the time of the first
-		// statement.
+		// This opens the log and its index, which might be replaced before the first statement.
 		if err := c.rawScript("PRAGMA data_version"); err != nil {
 			c.Close()
 			return nil, err
 		}
 	case Creating:
-		// The order matters: each pragma decides how the next writes the first page.
+		// The order matters, because each pragma decides how the next writes the first page.
 		if err := c.Script("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; " +
 			"PRAGMA journal_mode = WAL"); err != nil {
 			c.Close()
@@ -124,17 +123,17 @@ func Open(path string, r Role) (*Conn, error) {
 	return c, nil
 }
 
-// synchronous FULL makes one fsync before each COMMIT returns. A 201 promises a
-// durable message, and this is what makes it durable.
+// synchronous FULL makes one fsync before each COMMIT returns. This makes a message
+// durable before its 201.
 const synchronous = "FULL"
 
-// busyTimeout is for how long a statement waits for a lock of another process, in ms.
+// busyTimeout is how long a statement waits for a lock of another process, in ms.
 const busyTimeout = "10000"
 
-// cacheSize is in KiB, which the sign says.
+// cacheSize is in KiB, because it is negative.
 const cacheSize = "-8192"
 
-// dsn is the connection string for a file, by its absolute path, in a role.
+// dsn returns the connection string for a file, by its absolute path, in a role.
 func dsn(path string, r Role) string {
 	q := url.Values{
 		"mode":          {"rw"}, // does not create the file: file.Create does, with the right permissions
@@ -248,7 +247,7 @@ type Rows struct {
 // ErrTooLong is the error of a query that did not end before Conn.Until.
 var ErrTooLong = errors.New("the query took too long")
 
-// clockEvery is after how many rows a query looks at the clock.
+// clockEvery is after how many rows a query checks the clock.
 const clockEvery = 64
 
 // Query runs a query and returns its rows. Arguments are as in Exec. Its error, if any,
@@ -289,8 +288,8 @@ func (r *Rows) Next() bool {
 	return r.err == nil
 }
 
-// Close closes the cursor and returns the first error of the query. Call it once,
-// also before the end of the rows.
+// Close closes the cursor and returns the first error of the query. Call it once, even
+// before the end of the rows.
 func (r *Rows) Close() error {
 	if r.cursor != nil {
 		if err := r.cursor.Close(); r.err == nil || r.err == io.EOF && err != nil {
@@ -303,7 +302,7 @@ func (r *Rows) Close() error {
 	return r.err
 }
 
-// Int returns a column as an integer; 0 if it is NULL or of another type.
+// Int returns a column as an integer, or 0 if it is NULL or of another type.
 func (r *Rows) Int(i int) int64 { n, _ := r.dest[i].(int64); return n }
 
 // Value returns a column in its type: int64, float64, string, []byte or nil. A
@@ -313,10 +312,10 @@ func (r *Rows) Value(i int) any { return r.dest[i] }
 // Null reports whether a column is NULL.
 func (r *Rows) Null(i int) bool { return r.dest[i] == nil }
 
-// Text returns a column as text; "" if it is NULL or of another type.
+// Text returns a column as text, or "" if it is NULL or of another type.
 func (r *Rows) Text(i int) string { s, _ := r.dest[i].(string); return s }
 
-// Blob returns a column as bytes, valid until Next or Close; nil if it is NULL or of
+// Blob returns a column as bytes, valid until Next or Close; or nil if it is NULL or of
 // another type.
 func (r *Rows) Blob(i int) []byte { b, _ := r.dest[i].([]byte); return b }
 
@@ -344,11 +343,11 @@ func (c *Conn) CopyTo(path string) (*sqlite.Backup, error) {
 	}).NewBackup(dsn(path, Receiving))
 }
 
-// Begin starts a transaction that sees one state of the file.
+// Begin starts a transaction that reads a consistent snapshot.
 func (c *Conn) Begin() error { return c.Exec("BEGIN") }
 
-// BeginWrite starts a transaction that may write. It waits up to 10 s for the
-// write lock (IsBusy); a Begin that turned to writing later would not wait.
+// BeginWrite starts a transaction that may write. It waits up to 10 s for the write lock
+// (IsBusy); after Begin, a later write would not wait.
 func (c *Conn) BeginWrite() error {
 	c.lock()
 	err := c.Exec("BEGIN IMMEDIATE")
@@ -376,7 +375,7 @@ func (c *Conn) Rollback() {
 }
 
 // WaitForLock sets how long a statement waits for a lock that another connection has, in
-// whole milliseconds. At first that is 10 seconds, and nothing for the role Polling.
+// whole milliseconds. The default is 10 seconds, and 0 for the role Polling.
 func (c *Conn) WaitForLock(limit time.Duration) error {
 	return c.Script("PRAGMA busy_timeout = " + strconv.FormatInt(limit.Milliseconds(), 10))
 }
@@ -389,7 +388,7 @@ func (c *Conn) Script(text string) error {
 	return c.rawScript(text)
 }
 
-// setUp runs what precedes the first statement.
+// setUp runs the settings that precede the first statement.
 func (c *Conn) setUp() error {
 	if c.first == "" {
 		return nil
@@ -411,7 +410,7 @@ func (c *Conn) rawScript(text string) error {
 	return err
 }
 
-// Number runs a query and gives the integer in its first column; 0 if there is no row.
+// Number runs a query and returns the integer in its first column, or 0 without a row.
 func (c *Conn) Number(query string, args ...any) (n int64, err error) {
 	_, err = c.Row(func(r *Rows) { n = r.Int(0) }, query, args...)
 	return n, err

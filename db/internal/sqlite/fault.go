@@ -17,14 +17,14 @@ func Code(err error) int {
 	return 0
 }
 
-// ErrDamaged says that the rows of a file contradict each other, although SQLite
-// finds the file sound. IsFatal counts it.
+// ErrDamaged says that the rows of a file contradict each other, although SQLite finds no
+// fault. It is fatal (IsFatal).
 var ErrDamaged = errors.New("the database is damaged (relay check tells more)")
 
-// IsFatal reports whether the process must stop after err. Either the content of the
-// disk is unknown: after a failed fsync, a second one reports success without
-// writing the lost pages. Or the disk takes no writes, because the file system has
-// become read-only. Or the file is damaged.
+// IsFatal reports whether the process must stop after err. Either the content of the disk
+// is unknown: after a failed fsync, a second one reports success without writing the lost
+// pages. Or the disk accepts no writes, because the file system has become read-only. Or
+// the file is damaged.
 func IsFatal(err error) bool {
 	if errors.Is(err, ErrDamaged) {
 		return true
@@ -51,7 +51,7 @@ func WantsLog(err error) bool {
 	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
-// IsDiskFull reports whether err says that nothing was written for want of room: the disk is
+// IsDiskFull reports whether err says that nothing was written for lack of room: the disk is
 // full, a quota is used up, the file may not grow (countNoRoom), or the index of the log
 // cannot grow, for which SQLite has a code of its own.
 func IsDiskFull(err error) bool {

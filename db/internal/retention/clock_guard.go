@@ -9,37 +9,37 @@ import (
 
 // A wrong clock must not remove every message. So the removal trusts the clock only as
 // far as it has seen it advance: by the time that passes, and over a restart by a time
-// that the file keeps. After a jump nothing is removed for a while, in which people can
-// set the clock right. A machine that has slept, or was off, cannot be told from a wrong
-// clock; so the while is short against the jump.
+// that the file keeps. After a jump nothing is removed for a while, so that people can
+// correct the clock. A machine that has slept, or was off, is indistinguishable from a
+// wrong clock; so the while is short compared to the jump.
 const (
-	jumpRunning = time.Minute      // by how much the clock may gain on the time that passes
+	jumpRunning = time.Minute      // by how much the clock may advance faster than running time
 	jumpStopped = 30 * time.Minute // likewise between the last note in the file and a start
 	doubtShare  = 8                // the clock is in doubt for this part of its jump
 	MaxDoubt    = 12 * time.Hour
-	noteClock   = 10 * time.Minute // how often the file gets the time
+	noteClock   = 10 * time.Minute // how often the time is noted in the file
 )
 
-// clockGuard reports whether the clock can be believed. Its fields are times of the clock, and
+// clockGuard decides whether the clock can be trusted. Its fields are times of the clock, and
 // durations in the running time, which setting the clock does not change.
 type clockGuard struct {
 	log     *slog.Logger
-	sure    time.Time // the clock was right then; zero: nothing is known
+	sure    time.Time // when the clock was last trusted, or zero
 	at      time.Duration
 	allowed time.Duration // by how much the clock may be ahead now
-	doubted time.Time     // the clock when it jumped; zero: it is believed
+	doubted time.Time     // the clock when it jumped; zero while it is trusted
 	since   time.Duration
 	until   time.Duration
 	by      time.Duration // by how much it jumped
-	said    bool          // that is logged
+	said    bool          // the jump is logged
 }
 
-// start takes the time that the file has kept.
+// start takes the time noted in the file.
 func (t *clockGuard) start(sure time.Time, running time.Duration) {
 	t.sure, t.at, t.allowed = sure, running, jumpStopped
 }
 
-// believes reports whether the clock, which shows now, can be believed.
+// believes reports whether the clock, which shows now, can be trusted.
 func (t *clockGuard) believes(now time.Time, running time.Duration) bool {
 	ahead := time.Duration(0)
 	if !t.sure.IsZero() {
@@ -63,8 +63,7 @@ func (t *clockGuard) believes(now time.Time, running time.Duration) bool {
 	return true
 }
 
-// refuse logs, once, that messages which are due are not removed because the clock is in
-// doubt.
+// refuse logs, once, that due messages are not removed because the clock is in doubt.
 func (t *clockGuard) refuse(now time.Time, running time.Duration) {
 	if t.said {
 		return
