@@ -232,7 +232,7 @@ func TestA2AUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, says := range map[string]string{
-		"--listen 0.0.0.0:0": "name a file with a token", "--listen nowhere": "--listen is host:port", "--offer planner": "--offer takes addresses",
+		"--listen 0.0.0.0:0": "name a file with a token", "--listen nowhere": "--listen must be host:port", "--offer planner": "--offer takes addresses",
 		"--wait -1s": "--wait must not be negative", "--as gateway": "--as takes the address", "--public-url agents.example.com": "--public-url takes an address",
 	} {
 		runRefused(t, append([]string{"a2a", "--as", "gateway^usage", "--listen", "127.0.0.1:0"}, strings.Fields(args)...), env).wantCode(t, 2, says)

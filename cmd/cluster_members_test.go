@@ -66,9 +66,9 @@ func (c *trio) tell(from *clusterNode) {
 	c.t.Helper()
 	c.handOut(from)
 	for _, n := range c.running() {
-		before := strings.Count(n.server.stderr.String(), "the cluster file was read again")
+		before := strings.Count(n.server.stderr.String(), "the cluster file was reread")
 		n.signal(syscall.SIGHUP)
-		n.server.await(n.server.stderr, fmt.Sprintf("(?s)(the cluster file was read again.*){%d}", before+1))
+		n.server.await(n.server.stderr, fmt.Sprintf("(?s)(the cluster file was reread.*){%d}", before+1))
 	}
 }
 

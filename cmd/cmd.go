@@ -1,8 +1,7 @@
-// Package cmd is the command line. It reads what a person types, and puts the
-// other packages together. Every command has a file of its own; cmd/internal/serve
-// starts the server and stops it again.
+// Package cmd is the command line: it parses the arguments and connects the other packages. Every command has a
+// file of its own; cmd/internal/serve starts and stops the server.
 //
-// A command begins in cmd/internal/operate if it changes a database, in cmd/inspect, with what it reads in
+// A command begins in cmd/internal/operate if it changes a database, in cmd/inspect, with its queries in
 // db/look/browse, if it reads one, and in a ring otherwise. http/docs/command-line.md lists it.
 package cmd
 
@@ -54,7 +53,7 @@ the answer.
 
 Every flag can be set in the environment: --addr is RELAY_ADDR.
 Exit codes: 0 done, 1 failed, 2 wrong usage; relay ask: 3, no answer in time;
-relay hook wait: 2, messages are pending; relay serve: 75, start it again.
+relay hook wait: 2, messages are pending; relay serve: 75, restart it.
 With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		Example: `  relay demo                      # the whole story in one command
   relay serve --dev               # a server with two demo Mechas and their keys

@@ -61,7 +61,7 @@ func TestARestoreFromAFolderStopsAtACopyOfANewerRelay(t *testing.T) {
 	}
 	to := tempDB(t)
 	r := runRelay(t, "restore", "--from", folder, "--db", to).wantCode(t, 1, "relay-20260102T000000.000Z.db was written by a newer relay (schema 99; this one knows")
-	if strings.Contains(r.err, "passed over") {
+	if strings.Contains(r.err, "is skipped") {
 		t.Error(r.err)
 	}
 	wantFiles(t, filepath.Dir(to))
@@ -93,7 +93,7 @@ func TestARestoreFromAFolder(t *testing.T) {
 	}
 	spoil(t, filepath.Join(folder, middle))
 	to = tempDB(t)
-	r := runRelay(t, "restore", "--from", folder, "--db", to, "--json").wantCode(t, 0, newest+" is passed over: ", middle+" is passed over: the backup has 1 fault")
+	r := runRelay(t, "restore", "--from", folder, "--db", to, "--json").wantCode(t, 0, newest+" is skipped: ", middle+" is skipped: the backup has 1 fault")
 	var done struct {
 		From   string
 		MadeAt string `json:"made_at"`

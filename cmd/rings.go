@@ -1,9 +1,8 @@
 package cmd
 
-// The rings. Each is one line here; the folder that it names, or that above it if it ends in
-// /ring, with all in it; and the tests in the root and beside its folders that begin with its name.
-// A comment behind the line, as in "with ws/feed", names further folders, and files. Without them the
-// rest builds.
+// The rings. A ring is one line here, the folder that the line names (its parent if it ends in /ring), and the
+// tests in the root and next to that folder that begin with its name. A comment after the line, as in "with
+// ws/feed", names further folders and files. Without all these the rest builds.
 //
 // Only rings may import these libraries. They are removed with the last ring:
 //

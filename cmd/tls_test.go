@@ -126,7 +126,7 @@ func TestSIGHUPWithoutTLS(t *testing.T) {
 	t.Parallel()
 	s := startProcess(t, tempDB(t))
 	s.cmd.Process.Signal(syscall.SIGHUP)
-	s.await(s.stderr, "no TLS certificate to read again")
+	s.await(s.stderr, "no TLS certificate to reread")
 	resp, err := client.Get(s.url + "/readyz")
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
@@ -239,7 +239,7 @@ func TestOpenFoldersAndFilesAreAWarning(t *testing.T) {
 		folder, file os.FileMode
 		says         string
 	}{
-		{0o777, 0o600, "may replace files"}, {0o777 | os.ModeSticky, 0o600, ""}, {0o755, 0o600, ""}, {0o700, 0o644, "may read the database"}, {0o700, 0o660, "may read the database"},
+		{0o777, 0o600, "can replace files"}, {0o777 | os.ModeSticky, 0o600, ""}, {0o755, 0o600, ""}, {0o700, 0o644, "may read the database"}, {0o700, 0o660, "may read the database"},
 	} {
 		db := tempDB(t)
 		issue(t, db, "a^b")
@@ -260,10 +260,10 @@ func TestOpenFoldersAndFilesAreAWarning(t *testing.T) {
 func TestSettingsThatDoNotGoTogether(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"--tls-cert a.pem": "go together", "--tls-key a.key": "go together",
+		"--tls-cert a.pem": "require each other", "--tls-key a.key": "require each other",
 		"--trusted-proxy proxy.example.com": "--trusted-proxy", "--trusted-proxy 10.0.0.0/33": "--trusted-proxy",
 		"--trusted-proxy 0.0.0.0/0": "everybody", "--trusted-proxy 10.0.0.1,::/0": "everybody", "--trusted-proxy fe80::1%eth0": "--trusted-proxy",
-		"--max-connections=-1": "negative", "--max-body-memory 1000": "room for one body",
+		"--max-connections=-1": "negative", "--max-body-memory 1000": "at least --max-body",
 	} {
 		db := tempDB(t)
 		runRefused(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...), nil).wantCode(t, 2, says)

@@ -118,21 +118,21 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"help key crate":                        `there is no command "key crate"; did you mean "key create"?`,
 		"mec":                                   `there is no command "mec"; did you mean "mecha"?`,
 		"nonsense":                              `there is no command "nonsense"` + "\n",
-		"version -json":                         `there is no flag "-json"; did you mean "--json"?`,
-		"version -x":                            `there is no flag "-x"` + "\n",
-		"serve --nonsense":                      `there is no flag "--nonsense"` + "\n",
+		"version -json":                         `unknown flag "-json"; did you mean "--json"?`,
+		"version -x":                            `unknown flag "-x"` + "\n",
+		"serve --nonsense":                      `unknown flag "--nonsense"` + "\n",
 		"serve --db":                            `--db needs a value: --db FILE`,
 		"serve --max-body much":                 `--max-body: "much" is not a whole number`,
 		"serve --max-body 99999999999999999999": `--max-body: 99999999999999999999 is too large`,
-		"serve --retention 30":                  `--retention: "30" is not a length of time, as in 30d or 12h`,
-		"prune --older-than 1.5d":               `--older-than: "1.5d" is not a length of time, as in 30d or 12h`,
-		"serve --body-timeout 5":                `--body-timeout: "5" is not a length of time, as in 30s or 5m`,
+		"serve --retention 30":                  `--retention: "30" is not a duration, as in 30d or 12h`,
+		"prune --older-than 1.5d":               `--older-than: "1.5d" is not a duration, as in 30d or 12h`,
+		"serve --body-timeout 5":                `--body-timeout: "5" is not a duration, as in 30s or 5m`,
 		"serve --require-message-signature=yo":  `--require-message-signature: "yo" is not true or false`,
-		"serve --addr 8080":                     `--addr is host:port, as in 127.0.0.1:8080; "8080" is not`,
-		"serve --addr 127.0.0.1:99999":          `--addr is host:port`,
+		"serve --addr 8080":                     `--addr must be host:port, as in 127.0.0.1:8080; "8080" is not`,
+		"serve --addr 127.0.0.1:99999":          `--addr must be host:port`,
 		"sevre":                                 `there is no command "sevre"; did you mean "serve"?`,
 		"sevre now --max-body 3":                `there is no command "sevre"; did you mean "serve"?`,
-		"serve --max-bdoy 3":                    `there is no flag "--max-bdoy"; did you mean "--max-body"?`,
+		"serve --max-bdoy 3":                    `unknown flag "--max-bdoy"; did you mean "--max-body"?`,
 		"key create":                            "key create takes one or more addresses",
 	} {
 		wantSuggestion(t, args, says)
@@ -146,11 +146,11 @@ func wantSuggestion(t *testing.T, args, says string) {
 	}
 }
 
-// An empty length of time is refused: as 0 it would turn off, say, the removal of expired
+// An empty duration is refused: as 0 it would turn off, say, the removal of expired
 // messages, or end a rotated key at once.
 func TestAnEmptyLengthOfTimeIsNotZero(t *testing.T) {
 	for variable, command := range map[string]string{"RELAY_KEEP_EXPIRED": "serve", "RELAY_RETENTION": "serve", "RELAY_OVERLAP": "key rotate key_7h2k9d0m4qx1w8zt", "RELAY_EXPIRES": "key create a^b"} {
-		runAlone(t, append(strings.Fields(command), "--db", tempDB(t)), []string{variable + "="}).wantCode(t, 2, `"" is not a length of time`)
+		runAlone(t, append(strings.Fields(command), "--db", tempDB(t)), []string{variable + "="}).wantCode(t, 2, `"" is not a duration`)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestATakenAddress(t *testing.T) {
 	}
 	db := tempDB(t)
 	runRefused(t, []string{"serve", "--db", db, "--addr", s.host()}, nil).
-		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d takes another port", s.host(), (n+1)%(1<<16)))
+		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d uses another port", s.host(), (n+1)%(1<<16)))
 	// TEST-NET-3 (RFC 5737) belongs to no machine.
 	runRefused(t, []string{"serve", "--db", db, "--addr", "203.0.113.1:8080"}, nil).wantCode(t, 1, "cannot listen on --addr 203.0.113.1:8080")
 	wantFiles(t, filepath.Dir(db))

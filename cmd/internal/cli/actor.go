@@ -14,8 +14,8 @@ import (
 	"relay/db/relay"
 )
 
-// Actor is who runs this command, for the audit log. What sudo says of its caller is kept
-// beside the name: a user who makes that up may write the file, and so the log, too.
+// Actor is who runs this command, for the audit log. The caller's name from sudo is kept in addition; a user
+// who can forge it can also write the file, and so the log.
 func (a *App) Actor() relay.Actor {
 	by := relay.Actor{UID: relay.NoUID, Command: a.Command, User: systemName()}
 	if uid := os.Getuid(); uid >= 0 {
@@ -27,9 +27,9 @@ func (a *App) Actor() relay.Actor {
 	return by
 }
 
-// systemName is the name that the system has for the user of this process; "" if it has none,
-// as in a container. Without cgo, os/user falls back on $USER, in LookupId as well, and
-// remembers what it has found. So the variable is hidden from it.
+// systemName returns the system's name for the user of this process, or "" if it has none, as in a container.
+// Without cgo, os/user falls back on $USER, even in LookupId, and caches the result. So the variable is hidden
+// from it.
 func systemName() string {
 	if name, set := os.LookupEnv("USER"); set && os.Getuid() >= 0 {
 		os.Unsetenv("USER")
@@ -42,11 +42,11 @@ func systemName() string {
 	return me.Username
 }
 
-// Note adds a row to the audit log of the database, after an act on the whole file.
+// Note adds a row to the audit log of the database, after a change of the whole file.
 func (a *App) Note(what, detail string) error {
 	err := a.WithDB(false, func(d *db.DB) error { return d.Note(what, detail) })
 	if err != nil {
-		return fmt.Errorf("it is done, but could not be noted in the audit log: %w", err)
+		return fmt.Errorf("it is done, but the audit log could not be written: %w", err)
 	}
 	return nil
 }

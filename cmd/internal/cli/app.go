@@ -19,7 +19,7 @@ type App struct {
 	Stderr    io.Writer // a screen if it is a terminal
 	JSON      bool
 	DBPath    string
-	MayCreate bool // MayCreate the database if there is none
+	MayCreate bool // create a missing database
 	// Command is the words of the command that runs, as in "key create", for the audit log.
 	Command string
 }
@@ -56,7 +56,7 @@ func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	return a.explain(cmd, err)
 }
 
-// explain says on stderr what went wrong, as JSON with --json. It returns the exit code.
+// explain prints an error to stderr, as JSON with --json, and returns the exit code.
 func (a *App) explain(cmd *cobra.Command, err error) int {
 	code, hint := int(ExitFailure), ""
 	if errors.As(err, new(usageError)) {

@@ -21,11 +21,11 @@ func (a *App) DBFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.DBPath, "db", "relay.db", "the database `file`")
 }
 
-// CreateFlag is DBFlag for commands that may come before the first relay serve.
-// Without --create, a mistyped path would quietly get a database of its own.
+// CreateFlag is DBFlag for commands that may run before the first relay serve. --create exists so that a
+// mistyped path does not silently become a new database.
 func (a *App) CreateFlag(cmd *cobra.Command) {
 	a.DBFlag(cmd)
-	cmd.Flags().BoolVar(&a.MayCreate, "create", false, "create the database if there is none, as relay serve does")
+	cmd.Flags().BoolVar(&a.MayCreate, "create", false, "create the database if it does not exist, as relay serve does")
 }
 
 // WithDB opens the database for one command that may change it.
@@ -36,7 +36,7 @@ func (a *App) WithDB(create bool, f func(*db.DB) error) error {
 	}
 	if err := f(d); err != nil {
 		d.Close()
-		// SQLite opens a file that it may not write, and then only reads
+		// SQLite opens a file that it may not write, and reads only
 		return system.Denied(a.DBPath, true, file.Explain(d.Path(), err))
 	}
 	return d.Close()
@@ -66,17 +66,17 @@ type Copied struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-// CopiedJSON returns the output for one copy.
+// CopiedJSON returns the output, with --json, for one copy.
 func CopiedJSON(r file.BackupResult, o file.BackupOptions, took time.Duration) Copied {
 	return Copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, took.Milliseconds()}
 }
 
-// NotCopied puts the error of a backup into a sentence for its user.
+// NotCopied turns the error of a backup into a sentence for the user.
 func (a *App) NotCopied(o file.BackupOptions, r file.BackupResult, err error) error {
 	if file.IsFaulty(err) {
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, "+
-			"and --no-check keeps the copy all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from))
+			"and --no-check keeps the copy anyway", show.Count(r.Faults, "fault"), relay.ShellWord(from))
 	}
 	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Days is a length of time that a person types, perhaps in days: 30d, 12h. It
-// implements pflag.Value.
+// Days is a duration that may be given in days: 30d, 12h. It implements pflag.Value.
 type Days time.Duration
 
 func (d *Days) Set(text string) error {
@@ -30,8 +29,8 @@ func (d *Days) String() string {
 	}
 }
 
-// ParseDuration reads a length of time, which may be in days: 90d, 12h, 0. Nothing is
-// no length, such as the value of a variable that is set to "".
+// ParseDuration reads a duration, which may be in days: 90d, 12h, 0. An empty text, such as a variable set to
+// "", is an error.
 func ParseDuration(s string) (time.Duration, error) {
 	if s == "0" {
 		return 0, nil
@@ -44,7 +43,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, Usagef("%q is not a length of time, as in 12h or 90d", s)
+		return 0, Usagef("%q is not a duration, as in 12h or 90d", s)
 	}
 	return d, nil
 }

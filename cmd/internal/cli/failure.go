@@ -19,14 +19,14 @@ const (
 
 func (e Exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// usageError is a mistake on the command line.
+// usageError is a mistake in the arguments.
 type usageError struct{ error }
 
 // Usagef makes an error that says how a command is used wrongly.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// UsageFails annotates a command that ends with exit code 1 when it is used wrongly,
-// since 2 has a meaning of its own.
+// UsageFails annotates a command that exits with code 1 when it is used wrongly, since code 2 means something
+// else.
 const UsageFails = "wrong usage fails"
 
 // timeoutError marks a wait that timed out.
@@ -35,7 +35,7 @@ type timeoutError struct{ error }
 // TimedOut makes err end the command with the exit code of a wait that timed out.
 func TimedOut(err error) error { return timeoutError{err} }
 
-// Plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
+// Plain reduces a refusal of the store to its message. An invalid address is wrong usage.
 func Plain(err error) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Cause != nil {
@@ -47,7 +47,7 @@ func Plain(err error) error {
 	return &sentence{e.Code, e.Detail}
 }
 
-// A coded error knows the API's code of a refusal that its text may leave out.
+// A coded error knows the API's code of a refusal, which its text may leave out.
 type coded interface {
 	error
 	APICode() relay.Code

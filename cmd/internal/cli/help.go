@@ -11,8 +11,8 @@ import (
 
 const helpWidth = 80 // columns
 
-// printUsage prints what --help shows after the description. It differs from
-// cobra's own in that no line of flags is wider than a terminal.
+// printUsage prints what --help shows after the description. Unlike cobra's own, it makes no line of flags
+// wider than a terminal.
 func printUsage(cmd *cobra.Command) error {
 	w := cmd.OutOrStderr()
 	fmt.Fprintf(w, "Usage:\n  %s\n", Synopsis(cmd))
@@ -64,7 +64,7 @@ func printFlags(w io.Writer, title string, flags *pflag.FlagSet) {
 	}
 }
 
-// helpCommand is like cobra's, but takes an unknown command for wrong usage.
+// helpCommand is like cobra's, but treats an unknown command as wrong usage.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Open opens the file that an argument names as FILE or @FILE, or stdin for -. It
-// returns the size too, 0 if that is not known.
+// Open opens the file that an argument names as FILE or @FILE, or stdin for -. It also returns the size, or 0
+// if the size is not known.
 func (a *App) Open(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(a.Stdin), 0, nil
@@ -24,7 +24,7 @@ func (a *App) Open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Input reads the whole file that an argument names. - and no argument are stdin.
+// Input reads the whole file that an argument names. Without an argument, or with -, it reads stdin.
 func (a *App) Input(args []string) ([]byte, error) {
 	if len(args) == 0 {
 		return io.ReadAll(a.Stdin)

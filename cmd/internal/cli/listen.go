@@ -17,12 +17,12 @@ func CheckHostPort(flag, addr string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return Usagef("--%s is host:port, as in 127.0.0.1:8080; %q is not", flag, addr)
+		return Usagef("--%s must be host:port, as in 127.0.0.1:8080; %q is not", flag, addr)
 	}
 	return nil
 }
 
-// Listen takes an address of a server. An error names the flag that sets it.
+// Listen listens on an address of a server. An error names the flag that sets it.
 func Listen(flag, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err == nil {
@@ -32,7 +32,7 @@ func Listen(flag, addr string) (net.Listener, error) {
 	n, _ := net.LookupPort("tcp", port)
 	if errors.Is(err, system.AddressInUse) {
 		another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
-		return nil, fmt.Errorf("%s is already in use; --%s %s takes another port", addr, flag, another)
+		return nil, fmt.Errorf("%s is already in use; --%s %s uses another port", addr, flag, another)
 	}
 	var failed *net.OpError
 	if errors.As(err, &failed) {

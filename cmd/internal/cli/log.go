@@ -12,9 +12,9 @@ import (
 	"relay/cmd/internal/show"
 )
 
-// Logger makes the log of a command that runs for long, in a format and of a level that
-// CheckLog has passed. end writes the counts of repeated lines that are not written yet.
-// After it the log works on, and counts no more.
+// Logger makes the log of a command that runs for long, in a format and of a level that CheckLog has passed.
+// end writes the counts of repeated lines that have not been written. After it, the log still works but no
+// longer counts.
 func (a *App) Logger(format, level string) (log *slog.Logger, end func()) {
 	var least slog.Level
 	_ = least.UnmarshalText([]byte(level)) // CheckLog has read it; "" stands for info
@@ -28,8 +28,8 @@ func (a *App) Logger(format, level string) (log *slog.Logger, end func()) {
 	return slog.New(repeatHandler{h, r}), r.end
 }
 
-// readable returns a value in JSON the words that it has in text: slog would write a length
-// of time as a number of nanoseconds, and an address as the fields of its type.
+// readable writes a value in JSON as in text: slog would write a duration as a number of nanoseconds, and an
+// address as the fields of its type.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; v.Kind() {
 	case slog.KindDuration:
@@ -61,12 +61,12 @@ var (
 
 const (
 	repeatEvery = time.Minute
-	maxKinds    = 10 // faults with the same message that are told apart
+	maxKinds    = 10 // faults with the same message that are distinguished
 )
 
-// repeats counts warnings and errors that repeat. The first of a kind is logged at once.
-// While others of its kind follow, one line a minute has their number. So a fault that
-// every request meets cannot fill the disk with its log. It is safe for concurrent use.
+// repeats counts warnings and errors that repeat. The first of a kind is logged at once. While others of its
+// kind follow, one line a minute has their number. So a fault of every request cannot fill the disk with log
+// lines. It is safe for concurrent use.
 type repeats struct {
 	mu        sync.Mutex
 	kinds     map[string]*repeated
@@ -96,8 +96,8 @@ func (h repeatHandler) WithGroup(name string) slog.Handler {
 	return repeatHandler{h.Handler.WithGroup(name), h.repeats}
 }
 
-// Always returns a log in which every line appears, also one that repeats another. It is for
-// lines that answer a person, who would take silence for success.
+// Always returns a log in which every line appears, even a repeated one. It is for lines that answer a person,
+// who would take silence for success.
 func Always(log *slog.Logger) *slog.Logger {
 	if h, ok := log.Handler().(repeatHandler); ok {
 		return slog.New(h.Handler)
@@ -112,8 +112,7 @@ func (h repeatHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// count counts a record that only repeats another one. For any other record it returns
-// false.
+// count counts a record that repeats another one. For any other record it returns false.
 func (s *repeats) count(to slog.Handler, r slog.Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,7 @@ func (s *repeats) count(to slog.Handler, r slog.Record) bool {
 	kind := kindOf(r)
 	k := s.kinds[kind]
 	if k == nil && s.ofMessage[r.Message] >= maxKinds {
-		kind = r.Message // too many to tell apart
+		kind = r.Message // too many to distinguish
 		k = s.kinds[kind]
 	}
 	if k != nil {
@@ -137,7 +136,7 @@ func (s *repeats) count(to slog.Handler, r slog.Record) bool {
 	return false
 }
 
-// minute is called when a minute has passed since the latest line of a kind.
+// minute runs when a minute has passed since the latest line of a kind.
 func (s *repeats) minute(kind string, k *repeated) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

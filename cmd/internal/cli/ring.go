@@ -8,21 +8,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Ring is a part of the program that can be taken off: without its packages, and its
-// line in package cmd, the rest builds. It registers itself when it is imported.
+// A Ring is a removable part of the program: without its packages, and its line in package cmd, the rest
+// builds. It registers itself when it is imported.
 type Ring struct {
 	Name     string
 	Commands []Command
-	// Extend adds flags to commands of others, by their words, as in "key create". A
-	// command that is not there is left out.
+	// Extend adds flags to other commands, by their words, as in "key create". Missing commands are skipped.
 	Extend map[string]func(*App, *cobra.Command)
-	// Last gets the root of all commands when these have their flags; it may be nil.
+	// Last gets the root of all commands after they have their flags; it may be nil.
 	Last func(a *App, root *cobra.Command)
 }
 
-// A Command is made for each run of the program. It stands in a group of relay's own
-// commands, a key of groups, or under one of these, as in "search", if that is there. With
-// both, it has a command for itself of that name, in that group, if there is none.
+// A Command is made for each run of the program. It belongs to a group of relay's own commands, a key of
+// groups, or to another command, as in "search", if that exists. With both, it belongs to a command of that
+// name, which is added to the group if it is missing.
 type Command struct {
 	Group, Under string
 	Make         func(*App) *cobra.Command
@@ -40,16 +39,16 @@ func Commands[A ~struct{ *App }](group string, made ...func(*A) *cobra.Command) 
 var groups = []struct{ key, title string }{
 	{"server", "The server:"},
 	{"keys", "Keys and Mechas, in the database:"},
-	{"client", "A client, over the API:"},
+	{"client", "Send and receive, over the API:"},
 	{"agents", "For agents and their programs:"},
-	{"look", "A look into the database, with or without a server:"},
+	{"look", "Inspect the database, with or without a server:"},
 	{"operating", "Operating:"},
 	{"about", "About this program:"},
 }
 
 var rings []Ring
 
-// Register adds a ring to the program. It panics if there is one of this name.
+// Register adds a ring to the program. It panics if a ring of this name exists.
 func Register(r Ring) {
 	for _, other := range rings {
 		if other.Name == r.Name {
@@ -59,8 +58,8 @@ func Register(r Ring) {
 	rings = append(rings, r)
 }
 
-// Assemble makes root the root of all commands: those of the core and those of the rings.
-// It panics if two have the same name, or one has a group that there is not.
+// Assemble makes root the root of all commands: those of the core and those of the rings. It panics
+// if two have the same name, or if one has an unknown group.
 func (a *App) Assemble(root *cobra.Command, core ...[]Command) {
 	a.dress(root)
 	titles := map[string]string{}
@@ -118,7 +117,7 @@ func (a *App) Assemble(root *cobra.Command, core ...[]Command) {
 	}
 }
 
-// find returns the command of these words; nil if there is none, or no words.
+// find returns the command of these words, or nil.
 func find(root *cobra.Command, words string) *cobra.Command {
 	cmd, rest, err := root.Find(strings.Fields(words))
 	if err != nil || len(rest) > 0 || cmd == root {
@@ -127,7 +126,7 @@ func find(root *cobra.Command, words string) *cobra.Command {
 	return cmd
 }
 
-// dress makes root speak as relay does: its errors, its usage, the flags of all commands.
+// dress gives root relay's form of errors and usage, and the flags of all commands.
 func (a *App) dress(root *cobra.Command) {
 	root.Version = BuildVersion().Version
 	root.SilenceErrors, root.SilenceUsage = true, true

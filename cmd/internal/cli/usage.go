@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Exactly refuses any other number of arguments than n. takes ends the sentence
-// "check takes …", as in "one file".
+// Exactly refuses any number of arguments but n. takes ends the sentence "check takes …", as in "one file".
 func Exactly(n int, takes string) cobra.PositionalArgs { return Between(n, n, takes) }
 
 // Between refuses fewer than low and more than high arguments.
@@ -29,7 +28,7 @@ func words(cmd *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "relay"), " ")
 }
 
-// Group makes a command that does nothing but hold others.
+// Group turns cmd into a command that only holds others.
 func Group(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -56,8 +55,8 @@ func noCommand(group *cobra.Command, word string) error {
 	return Usagef("there is no command %q%s", path+word, DidYouMean(path, word, names))
 }
 
-// DidYouMean ends the sentence about a mistyped word with the name that was probably
-// meant, which before stands before. It returns "" if no name is near.
+// DidYouMean returns the end of a sentence about a mistyped word: the name that was probably meant, after
+// before. It returns "" if no name is similar.
 func DidYouMean(before, word string, names []string) string {
 	meant := nearest(word, names)
 	if meant == "" {
@@ -66,11 +65,10 @@ func DidYouMean(before, word string, names []string) string {
 	return fmt.Sprintf("; did you mean %q?", before+meant)
 }
 
-// flagError says in our own words what pflag refuses, and suggests the flag
-// that was probably meant.
+// flagError words an error of pflag as relay does, and suggests the flag that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if typed := cmd.Flags().Args(); cmd.HasSubCommands() && len(typed) > 0 {
-		return noCommand(cmd, typed[0]) // the flags after a mistyped command are not those of its group
+		return noCommand(cmd, typed[0]) // the flags after a mistyped command belong to no command
 	}
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
@@ -95,15 +93,15 @@ func noFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return Usagef("there is no flag %q%s", typed, DidYouMean("--", name, names))
+	return Usagef("unknown flag %q%s", typed, DidYouMean("--", name, names))
 }
 
-// invalidValue refuses the value of a flag; from is where it came from: the
-// flag, or its variable in the environment.
+// invalidValue returns the error about a flag's value. from is its source: the flag, or the environment
+// variable.
 func invalidValue(from string, e *pflag.InvalidValueError) error {
 	kind := map[string]string{
 		"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",
-		"duration": "a length of time, as in 30s or 5m", "days": "a length of time, as in 30d or 12h",
+		"duration": "a duration, as in 30s or 5m", "days": "a duration, as in 30d or 12h",
 		"intSlice": "a list of whole numbers, as in 1,8,64",
 	}[e.GetFlag().Value.Type()]
 	switch {
@@ -115,9 +113,8 @@ func invalidValue(from string, e *pflag.InvalidValueError) error {
 	return Usagef("%s: %q is not %s", from, e.GetValue(), kind)
 }
 
-// nearest returns the name that a typed word most likely stands for: one that
-// begins with it, or differs from it by one slip, in long words by two. It
-// gives "" if there is none.
+// nearest returns the name that was probably meant by a typed word: one that begins with the word, or differs
+// from it by one slip, or by two if the word is long. It returns "" if no name is similar.
 func nearest(typed string, names []string) string {
 	best, least := "", 2
 	if len(typed) > 4 {
@@ -135,9 +132,8 @@ func nearest(typed string, names []string) string {
 	return best
 }
 
-// slips counts the bytes that were left out, added or replaced, and the
-// neighbours that were swapped, between two words: their distance by optimal
-// string alignment.
+// slips returns the distance of two words by optimal string alignment: the bytes that were left out, added or
+// replaced, and the neighbours that were swapped.
 func slips(a, b string) int {
 	d := make([][]int, len(a)+1)
 	for i := range d {
@@ -162,8 +158,8 @@ func slips(a, b string) int {
 	return d[len(a)][len(b)]
 }
 
-// describeFlags takes the backquotes out of the texts of flags, which a shell shows as they
-// are. In --help and in manual pages they mark the placeholder of the value.
+// describeFlags removes the backquotes from the texts of flags, which a shell would show. In --help and in
+// manual pages they mark the placeholder of the value.
 func describeFlags(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		describeFlags(c)

@@ -11,14 +11,14 @@ import (
 // relay/cmd/internal/cli.commit=0123abc".
 var version, commit string
 
-// Version says which program this is.
+// Version identifies this program.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
 }
 
-// BuildVersion returns what the build has noted.
+// BuildVersion returns the version that the build recorded.
 func BuildVersion() Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -27,9 +27,8 @@ func BuildVersion() Version {
 	return versionOf(info)
 }
 
-// versionOf takes from what Go noted what no release build has set. Of a git checkout
-// that is the commit, and a version that follows from it
-// (golang.org/ref/mod#pseudo-versions).
+// versionOf fills in what no release build has set from what Go recorded. For a git checkout that is the commit
+// and a version derived from it (golang.org/ref/mod#pseudo-versions).
 func versionOf(info *debug.BuildInfo) Version {
 	v := Version{Version: version, Commit: commit, Go: runtime.Version()}
 	if noted, found := strings.CutPrefix(info.Main.Version, "v"); found && v.Version == "" {

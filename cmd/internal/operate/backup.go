@@ -17,16 +17,16 @@ func (a *app) backupCommand() *cobra.Command {
 	var o file.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Copy the database, also while a server runs on it",
-		Long: `Copy the database to FILE, also while a server runs on it. The copy has one
-state of the database: every message whose 201 came before the command began is
-in it. The copy is checked, as by relay check, before it gets its name: FILE is
-whole or does not exist. The server keeps working meanwhile, but for a few
-seconds per GiB it cannot shorten its log.
+		Short: "Copy the database, even while a server runs on it",
+		Long: `Copy the database to FILE, even while a server runs on it. The copy is a
+consistent snapshot: it has every message whose 201 came before the command
+began. It is checked, as by relay check, before it gets its name: FILE is
+complete or does not exist. The server keeps working, but for a few seconds per
+GiB it cannot truncate its WAL.
 
 The copy is one file, readable by its owner only. Keep it as safe as the
 database: it holds all messages, and the signing secrets of keys that have one.
-It does not have the search index, which a server builds anew.`,
+The search index is not copied; a server rebuilds it.`,
 		Example: `  relay backup /backups/relay-$(date +%F).db
   relay backup --db /var/lib/relay/relay.db latest.db --force --json`,
 		Args: cli.Exactly(1, "one file, the copy"),
@@ -36,7 +36,7 @@ It does not have the search index, which a server builds anew.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
-	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the copy; for a database that has faults")
+	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "skip the check of the copy, for a database with faults")
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -61,7 +61,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	return err
 }
 
-// contents describes a copy for people.
+// contents describes a copy in words.
 func contents(r file.BackupResult, o file.BackupOptions) string {
 	checked := "checked"
 	if o.Unchecked {

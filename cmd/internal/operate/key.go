@@ -35,14 +35,14 @@ func (a *app) keyCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create ADDRESS…",
 		Short: "Issue a key; register the Mecha if it is new",
-		Long: `Issue a key for each address, and print it. A Mecha that is new is registered.
+		Long: `Issue a key for each address, and print it. A new Mecha is registered.
 
-The key is shown only this once: the database stores its SHA-256. With
---signing-secret the key also gets a secret of its own for signatures. The
-secret never travels, but the database stores it, and so do backups.
+The key is shown only once: the database stores its SHA-256. With
+--signing-secret, the key also gets its own secret for signatures. The secret is
+never sent, but the database stores it, and so do backups.
 
-With --broadcast the key may write to all Mechas of any crew at once, as in
-relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
+With --broadcast, the key may write to all Mechas of any crew at once, as in
+relay send '*^acme'. Without it, it may do so for its own crew only.`,
 		Example: `  relay key create planner^acme
   relay key create planner^acme --label laptop --expires 90d
   export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
@@ -74,10 +74,10 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&label, "label", "", "a `name` by which people know the key")
-	cmd.Flags().StringVar(&expires, "expires", "", "the key ends after this `time`, as in 12h or 90d (default never)")
-	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give the key a signing secret of its own")
-	cmd.Flags().BoolVar(&broadcast, "broadcast", false, "let the key write to all Mechas of any crew at once")
+	cmd.Flags().StringVar(&label, "label", "", "a `name` for the key, shown in lists")
+	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which the key ends, as in 12h or 90d (default never)")
+	cmd.Flags().BoolVar(&secret, "signing-secret", false, "issue a signing secret with the key")
+	cmd.Flags().BoolVar(&broadcast, "broadcast", false, "permission to write to all Mechas of any crew at once")
 	a.CreateFlag(cmd)
 	return cmd
 }
@@ -102,7 +102,7 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 	return err
 }
 
-// printKey prints what only the answer to a request for a key shows: its text and secret.
+// printKey prints the text and the secret of a new key, which nothing shows again.
 func (a *app) printKey(k relay.IssuedKey) error {
 	if a.JSON {
 		return a.PrintJSON(struct {
@@ -224,12 +224,11 @@ func (a *app) keyRotate() *cobra.Command {
 		Use:   "rotate KEY_ID",
 		Short: "Issue a successor to a key; the old one ends after the overlap",
 		Long: `Issue a successor to a key, for the same Mecha and with the same label. The old
-key ends after the overlap, so that clients can change over without a gap.
+key ends after the overlap, so that clients can switch without a gap.
 
-If the old key has a signing secret, the successor gets a new one. The
-successor's lifetime is as long as the old key's, from its issue to its end.
-Rotation moves that end: so rotate the newest key, not one that was rotated
-before.`,
+If the old key has a signing secret, the successor gets a new one. The successor
+is valid for as long as the old key was issued for. Rotation moves the old key's
+end, so rotate the newest key, not one that was already rotated.`,
 		Example: `  relay key rotate key_7h2k9d0m4qx1w8zt --overlap 24h`,
 		Args:    cli.Exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {

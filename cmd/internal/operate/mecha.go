@@ -19,8 +19,8 @@ func (a *app) mechaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mecha",
 		Short: "List, show and remove Mechas, and set their profiles",
-		Long: `List, show and remove Mechas, and set their profiles. The commands work
-on the database file; a server that runs on it does it for them.`,
+		Long: `List, show and remove Mechas, and set their profiles. The commands work on the
+database file; a server that runs on it does it for them.`,
 		Example: "  relay mecha list",
 	}
 	cli.Group(cmd)
@@ -28,8 +28,8 @@ on the database file; a server that runs on it does it for them.`,
 	return cmd
 }
 
-// changesMecha makes a command whose first argument is the address of a Mecha; f gets
-// the other arguments as they are.
+// changesMecha returns a command whose first argument is the address of a Mecha; f gets the other arguments
+// unchanged.
 func (a *app) changesMecha(cmd *cobra.Command, f func(*db.DB, relay.Address, []string) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		address, err := relay.ParseAddress(args[0])
@@ -42,7 +42,7 @@ func (a *app) changesMecha(cmd *cobra.Command, f func(*db.DB, relay.Address, []s
 	return cmd
 }
 
-// showsMecha makes a command that only reads, and whose argument is the address of a Mecha.
+// showsMecha returns a command that only reads and whose argument is the address of a Mecha.
 func (a *app) showsMecha(cmd *cobra.Command, f func(*look.Inspector, relay.Address) error) *cobra.Command {
 	cmd.Args = cli.Exactly(1, "one address")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -149,10 +149,9 @@ func (a *app) mechaRemove() *cobra.Command {
 	return a.changesMecha(&cobra.Command{
 		Use:   "remove ADDRESS",
 		Short: "Remove a Mecha from the directory and end its keys",
-		Long: `Remove a Mecha from the directory. Its keys end at once, its profile is
-deleted, and messages to it are refused. The messages that it sent or received
-stay. If the address is registered again, it is the same Mecha, with its
-history.`,
+		Long: `Remove a Mecha from the directory. Its keys end at once, its profile is deleted,
+and messages to it are refused. The messages that it sent or received stay. If
+the address is registered again, it is the same Mecha, with its history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    cli.Exactly(1, "one address"),
 	}, func(d *db.DB, address relay.Address, _ []string) error {
@@ -208,8 +207,8 @@ func (a *app) profileSet() *cobra.Command {
 	return a.changesMecha(&cobra.Command{
 		Use:   "set ADDRESS [FILE|-]",
 		Short: "Replace a Mecha's profile",
-		Long: `Replace a Mecha's profile with the JSON object in FILE, which may be written
-@FILE as relay send has it. - and no file are stdin.`,
+		Long: `Replace a Mecha's profile with the JSON object in FILE, or @FILE as in relay
+send. Without a file, or with -, read it from stdin.`,
 		Example: `  relay mecha profile set planner^acme profile.json
   echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
 		Args: cli.Between(1, 2, "an address and at most one file"),

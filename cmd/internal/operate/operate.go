@@ -1,6 +1,6 @@
-// Package operate is the commands that change a database or copy it: keys, Mechas and
-// their profiles; backup and restore, and prune. What changes a file goes by its server, if one
-// runs; each act on keys, Mechas or the whole file is in the audit log.
+// Package operate is the commands that change a database or copy it: keys, Mechas and their profiles; backup
+// and restore, and prune. If a server runs on the file, it makes the change for the command. The audit log has
+// each change of keys, Mechas or the whole file.
 package operate
 
 import (

@@ -17,8 +17,8 @@ import (
 	"relay/db/relay"
 )
 
-// unseenClock is by how much the clock may be ahead of what the store has seen of it
-// before relay prune asks whether it is right.
+// unseenClock is how far the clock may be ahead of the last time that the store trusts; beyond it, relay prune
+// requires --force.
 const unseenClock = 24 * time.Hour
 
 func (a *app) pruneCommand() *cobra.Command {
@@ -28,16 +28,17 @@ func (a *app) pruneCommand() *cobra.Command {
 		Use:   "prune --older-than AGE",
 		Short: "Remove old messages",
 		Long: `Remove the messages that are older than AGE, with their payloads and receipts,
-and give the space back to the file system. There is no way back: relay backup
-before. relay serve --retention does the same all the time.
+and return the space to the file system. This cannot be undone: run relay backup
+first. relay serve --retention does the same continuously.
 
-If a server runs on the database, it does the work, a little with each of its
-transactions, so that sends go on; the command waits for it. Ctrl-C, or any
-other end of the command or the server, ends the removal; run it again to go on.
-Messages that came with an Idempotency-Key stay until they are 24 hours old.
+If a server runs on the database, it does the work, a little in each of its
+transactions, so that sends continue; the command waits for it. The removal
+stops when the command or the server ends, as by Ctrl-C; run the command again
+to continue. Messages that were sent with an Idempotency-Key are kept for 24
+hours.
 
-If the clock is more than a day ahead of the last time at which a server was
-sure of its clock, the command asks for --force: a wrong clock must not remove
+If the clock is more than a day ahead of the time at which a server last trusted
+its clock, the command requires --force, so that a wrong clock does not remove
 everything.`,
 		Example: `  relay prune --older-than 30d --dry-run
   relay prune --older-than 30d
@@ -51,9 +52,9 @@ everything.`,
 		},
 	}
 	cmd.Flags().Var(&age, "older-than", "the `age`, as in 30d or 12h")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count the messages")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "count the messages and remove none")
 	cmd.Flags().BoolVar(&force, "force", false,
-		"believe the clock, though no server was sure of its own for more than a day")
+		"trust the clock, though no server has trusted its own for more than a day")
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -67,7 +68,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 			return err
 		}
 		if ahead := now.Sub(seen); !seen.IsZero() && ahead > unseenClock && !force && !dry {
-			return fmt.Errorf("the clock says %s, and a server was sure of its clock at %s for the last time: "+
+			return fmt.Errorf("the clock says %s, but a server last trusted its clock at %s: "+
 				"if the clock is right, --force removes the messages",
 				relay.FormatTime(now), relay.FormatTime(seen))
 		}
@@ -80,7 +81,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 	case dry:
 		return a.printPruned(db.PruneResult{Messages: int64(due.Messages), Bytes: due.Bytes, Kept: int64(due.Kept)}, true)
 	}
-	if due.Messages > 0 { // noted before, in case this command is killed
+	if due.Messages > 0 { // recorded first, in case this command is killed
 		err := a.WithDB(false, func(d *db.DB) error {
 			return d.Note(relay.ActPruneBegun, fmt.Sprintf("%d messages from before %s",
 				due.Messages, relay.FormatTime(now.Add(-age))))

@@ -22,26 +22,26 @@ func (a *app) restoreCommand() *cobra.Command {
 	folder := ""
 	cmd := &cobra.Command{
 		Use:   "restore [FILE]",
-		Short: "Put a backup in the database's place",
-		Long: `Put a checked copy of the backup FILE in the database's place. No server may run
-on the database. If there is one already, --force replaces it and keeps it under
-another name; remove it when you no longer need it. The search index is removed,
-and the server builds it anew.
+		Short: "Restore from a backup",
+		Long: `Replace the database with a checked copy of the backup FILE. No server may run
+on the database. An existing database is replaced only with --force, which keeps
+it under another name; remove that file when you no longer need it. The search
+index is removed; the server rebuilds it.
 
-With --from DIR in the place of FILE, take the newest copy that relay backup
---every has made in DIR. A copy that has faults is passed over, and the command
-says so; then it takes the one before. A copy that a newer relay wrote is not
-passed over: use that relay.
+With --from DIR instead of FILE, restore the newest copy that relay backup
+--every has made in DIR. A copy with faults is reported and skipped for the next
+older one. A copy that a newer relay wrote is not skipped: use that relay.
 
-The backup does not have what came after it:
+Everything after the backup is lost:
   - Messages, acknowledgements, keys and revocations since then are gone. A key
-    that was revoked or rotated since then works again. With --force, the command
-    lists those keys; with --revoke-newer as well, they stay as they were.
-  - If somebody captured requests since then, the relay refuses them all the
-    same: the used nonces are in a file of their own, which stays.
+    that was revoked or rotated since then works again. With --force, the
+    command lists those keys; with --revoke-newer as well, they stay as they
+    were.
+  - Requests that somebody has captured since then are still refused: the used
+    nonces are in a separate file, which stays.
   - Clients may still resume after the id of a lost message. They get what the
-    relay accepts from now on. No id is given out again: the created_at of new
-    messages begins ten seconds ahead of the clock.`,
+    relay accepts from now on. No id is reused: the created_at of new messages
+    begins ten seconds ahead of the clock.`,
 		Example: `  relay restore /backups/relay-2026-01-31.db --db /var/lib/relay/relay.db
   relay restore latest.db --force --revoke-newer
   relay restore --from /backups --db /var/lib/relay/relay.db`,
@@ -50,7 +50,7 @@ The backup does not have what came after it:
 			o.To = a.DBPath
 			switch {
 			case (len(args) == 1) == (folder != ""):
-				return cli.Usagef("name the backup, or with --from a folder that has copies, and not both")
+				return cli.Usagef("name either the backup or, with --from, a folder of copies")
 			case folder != "":
 				return a.restoreNewest(cmd.Context(), o, folder)
 			}
@@ -58,10 +58,10 @@ The backup does not have what came after it:
 			return a.restore(cmd.Context(), o, nil)
 		},
 	}
-	cmd.Flags().StringVar(&folder, "from", "", "restore the newest whole copy in the folder `DIR`")
+	cmd.Flags().StringVar(&folder, "from", "", "the folder `DIR` whose newest valid copy is restored")
 	_ = cmd.MarkFlagDirname("from")
-	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database, and keep it under another name")
-	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the backup; it may have faults")
+	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database and keep it under another name")
+	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "skip the check of the backup, which may have faults")
 	cmd.Flags().BoolVar(&o.RevokeNewer, "revoke-newer", false,
 		"keep what the replaced database has revoked or rotated since the backup; needs --force")
 	a.DBFlag(cmd)
@@ -76,7 +76,7 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 	}
 	if len(copies) == 0 {
 		return fmt.Errorf("there is no copy in %s: relay backup --every makes them, "+
-			"with names as relay-20260131T120000.000Z.db", folder)
+			"with names such as relay-20260131T120000.000Z.db", folder)
 	}
 	for _, c := range copies {
 		o.From = c.Path
@@ -84,14 +84,13 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 		if !file.IsUnusable(err) {
 			return err
 		}
-		fmt.Fprintf(a.Stderr, "%s is passed over: %v\n", filepath.Base(c.Path), err)
+		fmt.Fprintf(a.Stderr, "%s is skipped: %v\n", filepath.Base(c.Path), err)
 	}
 	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed",
 		show.Count(len(copies), "backup"), folder)
 }
 
-// restore restores the backup o.From. chosen is the copy that it is, if it was not the user
-// who named it.
+// restore restores the backup o.From. chosen is that copy if the command has chosen it, not the user.
 func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.SeriesCopy) error {
 	if o.RevokeNewer && !o.Replace {
 		return cli.Usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
@@ -125,7 +124,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 	}
 	if ahead := r.Last.Time().Sub(began); ahead > time.Minute {
 		fmt.Fprintf(a.Stderr, "The newest write is %s ahead of this machine's clock. "+
-			"Set the clock before the server starts, or created_at stands still for so long.\n", show.Gap(ahead))
+			"Set the clock before the server starts, or created_at stays constant for that long.\n", show.Gap(ahead))
 	}
 	if r.Kept != "" {
 		fmt.Fprintf(a.Stderr, "(the database from before is now %s)\n", r.Kept)
@@ -144,7 +143,7 @@ func agoOrAhead(age time.Duration) string {
 	return show.Gap(age) + " ago"
 }
 
-// timeOf returns the time of a position; the zero time for the position 0, which is none.
+// timeOf returns the time of a position, or the zero time for the position 0.
 func timeOf(p relay.Position) time.Time {
 	if p == 0 {
 		return time.Time{}
@@ -152,7 +151,7 @@ func timeOf(p relay.Position) time.Time {
 	return p.Time()
 }
 
-// newestWrite writes the time of the last write in a copy for people.
+// newestWrite describes the time of the last write in a copy.
 func newestWrite(p relay.Position) string {
 	if p == 0 {
 		return "none"
@@ -160,7 +159,7 @@ func newestWrite(p relay.Position) string {
 	return relay.FormatTime(p.Time())
 }
 
-// notRestored puts the error of a restore into a sentence for its user.
+// notRestored turns the error of a restore into a sentence for the user.
 func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -168,12 +167,12 @@ func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error
 	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
 		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, "+
-			"and --no-check restores the backup all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from)), err}
+			"and --no-check restores the backup anyway", show.Count(r.Faults, "fault"), relay.ShellWord(from)), err}
 	}
 	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }
 
-// faulty is the sentence for a backup that has faults.
+// faulty is the error for a backup that has faults.
 type faulty struct {
 	text  string
 	cause error
@@ -240,8 +239,8 @@ func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 	}
 }
 
-// removeIndexes removes the search index of a replaced database. A server notices
-// an index of another database, but no longer once the restored one has changed.
+// removeIndexes removes the search index of a replaced database. A server notices that an index belongs to
+// another database, but no longer after the restored one has changed.
 func (a *app) removeIndexes(path string) error {
 	named, err := filepath.Abs(a.DBPath) // --db may be a link to path
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package remote is the flags of every command that speaks to a relay, the client that they
-// make, and what a person can do about the errors of its requests.
+// Package remote has the flags of every command that speaks to a relay, the client that they configure, and
+// advice about the errors of its requests.
 package remote
 
 import (
@@ -25,24 +25,24 @@ import (
 // Flags are the flags of every command that speaks to a relay.
 type Flags struct{ URL, KeyFile, SecretFile, CAFile string }
 
-// Add adds the flags to a command, whose errors then get advice.
+// Add adds the flags to a command, and advice to its errors.
 func (f *Flags) Add(cmd *cobra.Command) {
 	f.AddServer(cmd)
 	f.AddKey(cmd)
 }
 
-// AddServer is add for a command that needs no key.
+// AddServer is Add for a command that needs no key.
 func (f *Flags) AddServer(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.URL, "url", client.DefaultURL, "the relay's `address`")
-	cmd.Flags().StringVar(&f.CAFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
+	cmd.Flags().StringVar(&f.CAFile, "ca-file", "", "a PEM `file` of certificates to trust in addition to the system's")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return Advice(run(cmd, args)) }
 }
 
 func (f *Flags) AddKey(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.KeyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
+	cmd.Flags().StringVar(&f.KeyFile, "key-file", "", "a `file` with the key, instead of RELAY_KEY")
 	cmd.Flags().StringVar(&f.SecretFile, "signing-secret-file", "",
-		"read the signing secret from a `file` instead of RELAY_SIGNING_SECRET")
+		"a `file` with the signing secret, instead of RELAY_SIGNING_SECRET")
 }
 
 // Client makes the client for these flags. No error repeats the URL, which may
@@ -70,9 +70,8 @@ func (f *Flags) Signer() (*client.Signer, error) {
 	return s, InFlags(err)
 }
 
-// Secrets reads the key from --key-file or RELAY_KEY, and the signing secret from
-// --signing-secret-file or RELAY_SIGNING_SECRET. Neither may be an argument: other
-// users see those.
+// Secrets reads the key from --key-file or RELAY_KEY, and the signing secret from --signing-secret-file or
+// RELAY_SIGNING_SECRET. Neither may be an argument: other users can see arguments.
 func (f *Flags) Secrets() (key, secret string, err error) {
 	if key, err = ReadSecret(f.KeyFile, "RELAY_KEY"); err != nil {
 		return "", "", err
@@ -100,7 +99,7 @@ func ReadSecret(file, name string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// TLS reads --ca-file, whose certificates are trusted beside the system's.
+// TLS reads --ca-file, whose certificates are trusted in addition to the system's.
 func (f *Flags) TLS() (*tls.Config, error) {
 	if f.CAFile == "" {
 		return nil, nil
@@ -115,7 +114,7 @@ func (f *Flags) TLS() (*tls.Config, error) {
 	return config, nil
 }
 
-// InFlags names the flag from which a field of client.Config comes.
+// InFlags adds to an error the flag that sets the field of client.Config.
 func InFlags(err error) error {
 	var config *client.ConfigError
 	switch {
@@ -136,8 +135,7 @@ type advised struct {
 func (e advised) Error() string { return e.error.Error() + e.advice }
 func (e advised) Unwrap() error { return e.error }
 
-// Advice adds to the error of a request what a person can do about it, unless
-// it has been added before.
+// Advice adds to the error of a request what to do about it, unless the error already has advice.
 func Advice(err error) error {
 	var refused *client.Refusal
 	switch {
@@ -153,21 +151,21 @@ func Advice(err error) error {
 	return err
 }
 
-// known reports whether relay errors explains a code. A relay of another version, or
-// another program, may answer with a code of its own.
+// known reports whether relay errors explains a code. A relay of another version, or another program, may
+// answer with an unknown code.
 func known(code relay.Code) bool {
 	return slices.ContainsFunc(relay.Codes, func(c relay.CodeInfo) bool { return c.Code == code })
 }
 
-// untrusted reports whether a relay's certificate is signed by an authority that
-// this system does not know. Some systems say so in an error of their own.
+// untrusted reports whether a relay's certificate is signed by an authority that this system does not trust.
+// Some systems have their own error for this.
 func untrusted(err error) bool {
 	var failed *tls.CertificateVerificationError
 	return errors.As(err, &failed) && !errors.As(err, new(x509.HostnameError)) &&
 		!errors.As(err, new(x509.CertificateInvalidError))
 }
 
-// readyTimeout is the time for one question whether a relay is ready.
+// readyTimeout is the time for one inquiry whether a relay is ready.
 const readyTimeout = 5 * time.Second
 
 // AskReady asks a relay whether it is ready, for a while.

@@ -36,7 +36,7 @@ type Instance struct {
 	others []*nethttp.Server // on the addresses of parts
 	parts  parts             // that have started
 	failed chan error        // gets the error when the store or the listener fails
-	endLog func()            // nil: the log goes on
+	endLog func()            // nil: the log continues
 
 	running *Running // as its parts see it
 }
@@ -49,8 +49,8 @@ func (in *Instance) DB() *db.DB { return in.db }
 
 const shutdownTimeout = 5 * time.Second
 
-// Start serves as relay serve does with these flags, without its signals and what parts print
-// (Part.Serving). The environment does not count. Without a log it is that of relay serve, on a.Stderr.
+// Start serves as relay serve does with these flags, but handles no signals and lets no part print
+// (Part.Serving). It ignores the environment. If log is nil, it logs as relay serve does, to a.Stderr.
 func Start(ctx context.Context, a *cli.App, log *slog.Logger, flags ...string) (*Instance, error) {
 	s, f := newSettings(), pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	s.flags(f)
@@ -70,8 +70,7 @@ func Start(ctx context.Context, a *cli.App, log *slog.Logger, flags ...string) (
 	return in, nil
 }
 
-// start opens the store and serves it on s.Addr. The end of ctx ends its waiting for other
-// nodes of a cluster.
+// start opens the store and serves it on s.Addr. When ctx ends, it stops waiting for other nodes of a cluster.
 func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instance, error) {
 	// Bleve logs to the standard logger; we forward that as warnings.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
@@ -149,7 +148,7 @@ func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*Instan
 	return in, nil
 }
 
-// startParts starts what rings have added. by is the user of this machine who runs the relay.
+// startParts starts the rings' parts. by is the user of this machine who runs the relay.
 func (in *Instance) startParts(s *settings, by relay.Actor, log *slog.Logger) (err error) {
 	in.running = &Running{
 		URL: in.url, DB: in.db, Hub: in.hub, API: in.api, Index: in.index, By: by, Flags: s.all, Log: log,
@@ -163,7 +162,7 @@ func (in *Instance) startParts(s *settings, by relay.Actor, log *slog.Logger) (e
 	return err
 }
 
-// openStore opens the store and, before it, the node of a cluster that it follows.
+// openStore opens the store. Before, it opens the node of a cluster that the store follows.
 func (in *Instance) openStore(
 	ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger,
 ) (*db.DB, error) {
@@ -185,7 +184,7 @@ func (in *Instance) openStore(
 	return d, nil
 }
 
-// fail notes why the process must end. Only the first two reasons are kept.
+// fail records why the process must end. Only the first two reasons are kept.
 func (in *Instance) fail(err error) {
 	select {
 	case in.failed <- err:
@@ -201,7 +200,7 @@ func (in *Instance) leave() error {
 	return in.node.Close()
 }
 
-// checkFresh is what the hub asks before it serves a socket; nil if the answer is always yes.
+// checkFresh returns the function that the hub asks before it serves a socket; nil if the answer is always yes.
 func (in *Instance) checkFresh() func() error {
 	if !in.db.MayBeStale() {
 		return nil
@@ -224,8 +223,8 @@ func (in *Instance) serve(listener net.Listener, s *settings) {
 	}()
 }
 
-// Stop ends the relay in order: it takes no new requests, tells and closes the
-// sockets, finishes the requests under way and the writes, and closes the file.
+// Stop ends the relay in order: it takes no new requests, says goodbye to the sockets and closes them, finishes
+// the current requests and the writes, and closes the file.
 func (in *Instance) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
@@ -234,7 +233,7 @@ func (in *Instance) Stop() error {
 	// at the same time: a socket that does not read must not take the requests' time
 	sockets.Go(func() { in.hub.Close(ctx) })
 	if in.server.Shutdown(ctx) != nil {
-		in.server.Close() // a request that is not done by now holds up the stop no longer; that is not a failure
+		in.server.Close() // a request that is still running no longer delays the stop; that is not a failure
 	}
 	sockets.Wait()
 	if in.certs != nil {

@@ -9,24 +9,24 @@ import (
 
 // A Node is a running node of a cluster, on which a store is opened.
 type Node interface {
-	// Configure sets what a store needs to follow the log of the cluster.
+	// Configure sets the options by which a store follows the log of the cluster.
 	Configure(*db.Options)
 	// Attach sets the node's store.
 	Attach(*db.DB)
-	// Reload reads the cluster file again, which may have other members now.
+	// Reload rereads the cluster file, whose members may have changed.
 	Reload() error
 	// Close stops the node, after the store.
 	Close() error
 }
 
-// Joining is what a node needs to know of the server that is about to open the store.
+// Joining describes, for a node, the server that is about to open the store.
 type Joining struct {
 	DB, Schema string // the path of the database, and the text of schema.sql
 	Log        *slog.Logger
 	Fatal      func(error) // is called if the process must end
 }
 
-// join returns the node of the first part that has one; nil: the file is its own log.
+// join returns the node of the first part that has one. If it is nil, the file is its own log.
 func (all parts) join(ctx context.Context, j Joining) (Node, error) {
 	for _, p := range all {
 		if p.Join == nil {

@@ -14,8 +14,7 @@ import (
 	"relay/http"
 )
 
-// profiles is a Part. Profiles show how the program works and cost time, so they are for
-// this machine alone.
+// profiles is a Part. Profiles reveal how the program works and cost time, so only this machine may read them.
 type profiles struct {
 	addr     string
 	listener net.Listener
@@ -27,7 +26,7 @@ func newProfiles() *Part {
 }
 
 func (p *profiles) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.addr, "pprof", "", "loopback `host:port` to serve profiles of the program on, at /debug/pprof/")
+	f.StringVar(&p.addr, "pprof", "", "loopback `host:port` that serves profiles of the program, at /debug/pprof/")
 }
 
 func (p *profiles) check(*pflag.FlagSet) error {
@@ -38,7 +37,7 @@ func (p *profiles) check(*pflag.FlagSet) error {
 		return err
 	}
 	if host, _, _ := net.SplitHostPort(p.addr); !net.ParseIP(host).IsLoopback() {
-		return cli.Usagef("--pprof takes a loopback address only, such as 127.0.0.1:6060; %s is none", p.addr)
+		return cli.Usagef("--pprof must be a loopback address, such as 127.0.0.1:6060; %s is not", p.addr)
 	}
 	return nil
 }
@@ -64,7 +63,7 @@ func (p *profiles) start(r *Running) error {
 	return nil
 }
 
-// Beside are the limits for a request on another address than the relay's own.
+// Beside are the limits for a request on an address other than the relay's own.
 var Beside = http.Timeouts{
 	Header: 5 * time.Second, Body: 5 * time.Second,
 	Idle:       2 * time.Minute, // Prometheus asks more often
@@ -72,9 +71,9 @@ var Beside = http.Timeouts{
 }
 
 const (
-	// AnswerTimeout is for an answer there: a profile may be taken for so long.
+	// AnswerTimeout is for an answer there: taking a profile may last that long.
 	AnswerTimeout = 2 * time.Minute
-	// otherConnections may be open on each; the oldest makes room for a new one.
+	// otherConnections is how many may be open on each; a new one displaces the oldest.
 	otherConnections = 64
 )
 
@@ -84,12 +83,12 @@ func (in *Instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Log
 	in.others = append(in.others, server)
 	go func() {
 		if err := server.Serve(in.api.Guard(l, otherConnections)); !errors.Is(err, nethttp.ErrServerClosed) {
-			log.Error("an address beside --addr is no longer served", "addr", l.Addr(), "error", err)
+			log.Error("an additional address is no longer served", "addr", l.Addr(), "error", err)
 		}
 	}()
 }
 
-// showProfiles shows those of net/http/pprof to programs on this machine.
+// showProfiles serves the profiles of net/http/pprof to programs on this machine.
 func showProfiles() nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

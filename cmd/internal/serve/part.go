@@ -23,40 +23,40 @@ import (
 type Part struct {
 	// Flags adds flags to relay serve. Two parts with one flag panic.
 	Flags func(*pflag.FlagSet)
-	// Check refuses flags that make no sense, or not together. It gets all flags.
+	// Check refuses invalid flags and invalid combinations. It gets all flags.
 	Check func(*pflag.FlagSet) error
-	// Certificates returns a source of certificates for the relay, nil for none. Without
-	// --tls-cert, that of the first part that has one is used.
+	// Certificates returns a source of certificates for the relay, or nil. Without --tls-cert, the relay uses
+	// the source of the first part that has one.
 	Certificates func(*slog.Logger) Certificates
-	// Join returns the node of a cluster, whose log the store is to follow; nil for none. It is
-	// called before the store is opened. The end of ctx ends its waiting for other nodes.
+	// Join returns the node of a cluster whose log the store follows, or nil. It is called before the store is
+	// opened. When ctx ends, it stops waiting for other nodes.
 	Join func(context.Context, Joining) (Node, error)
-	// Listen takes addresses beside that of the relay, which is taken already, before the
-	// store is opened. After an error it has taken none.
+	// Listen takes further addresses before the store is opened, when the relay has taken its own. After an
+	// error it holds none.
 	Listen func(own net.Addr, encrypted bool) error
-	// Unlisten gives them back if the relay does not start.
+	// Unlisten releases them if the relay does not start.
 	Unlisten func()
 	// Store changes the options of the store.
 	Store func(*db.Options)
-	// Boost returns what adds to the scores of searches, nil for nothing. That of the first part that
-	// has one is used.
+	// Boost returns what adds to the scores of searches, or nil. The relay uses the boost of the first part
+	// that has one.
 	Boost func(*db.DB, *slog.Logger) search.Boost
-	// Extend adds gateways and routes to the API. What it adds may read the configuration, which
-	// then has what all parts have added.
+	// Extend adds gateways and routes to the API. What it adds may later read the configuration, which then has
+	// the additions of all parts.
 	Extend func(*http.Config)
 	// Start is called before the relay answers its first request.
 	Start func(*Running) error
-	// Serving is called by relay serve once the relay answers. After an error it stops.
+	// Serving is called by relay serve once the relay answers. After an error the relay stops.
 	Serving func(*cobra.Command, *Running) error
 	// Close is called if Start has succeeded: the relay answers no more, and the store is
 	// still open.
 	Close func() error
-	// Shown is a URL for a person who tries the relay out, by a name for programs and with some
-	// words for people; "" for none.
+	// Shown returns a URL for a person who tries the relay out, with a name for programs and a description for
+	// people; "" without a URL.
 	Shown func() (name, words, url string)
 }
 
-// Running is a relay that is about to answer, as its parts see it.
+// Running is a relay that is about to answer, as its parts see it. By its fields a part reaches the rest.
 type Running struct {
 	URL   string
 	DB    *db.DB
@@ -67,7 +67,7 @@ type Running struct {
 	Flags *pflag.FlagSet // of relay serve
 	TLS   *tls.Config    // nil: the relay speaks plain HTTP
 	Log   *slog.Logger
-	// ServeBeside answers on a listener beside the relay's own until the relay stops.
+	// ServeBeside answers on a further listener until the relay stops.
 	ServeBeside func(net.Listener, nethttp.Handler)
 	// Shown calls f with each URL that a part shows.
 	Shown func(f func(name, words, url string))
@@ -78,15 +78,14 @@ var makers []func() *Part
 // Register adds a part to relay serve. made is called for each run of the program.
 func Register(made func() *Part) { makers = append(makers, made) }
 
-// Routes returns the rows that parts add to the route table of the API, for what describes it.
+// Routes returns the rows that parts add to the route table of the API, for its descriptions.
 func Routes() []http.Route {
 	var c http.Config
 	newParts().extend(&c)
 	return c.Routes
 }
 
-// parts are the parts of one run: that of the core, then those of rings in the order in
-// which they were registered.
+// parts are the parts of one run: the core's, then the rings' in the order in which they were registered.
 type parts []*Part
 
 func newParts() parts {
@@ -179,8 +178,7 @@ func (all parts) extend(c *http.Config) {
 	}
 }
 
-// start starts the parts. It returns those that have started; after an error the others
-// hold no address.
+// start starts the parts and returns the ones that have started. After an error the others hold no address.
 func (all parts) start(r *Running) (started parts, err error) {
 	for i, p := range all {
 		if p.Start == nil {

@@ -1,10 +1,9 @@
-// Package serve is relay serve: it opens the store, joins to it the hub, the search index
-// and the HTTP server, serves them until the process is told to stop, and stops them in
-// order. Each setting is named, defaulted and explained once, in settings.go; instance.go
-// is the running relay.
+// Package serve is relay serve: it opens the store, connects the hub, the search index and the HTTP server to
+// it, serves until the process is told to stop, and stops them in order. settings.go has the name, default and
+// explanation of each setting; instance.go is the running relay.
 //
-// Beside that: certificates from files (tls.go), what is measured on other addresses (observe.go),
-// what warns of an open door (exposure.go), and what parts add (part.go).
+// tls.go has certificates from files, observe.go the measurements on other addresses, exposure.go the warnings
+// about an exposed relay, and part.go what parts add.
 //
 // A setting begins in settings.go and instance.go; one of the store also has a place in db/db.go, db/rooms.go and its
 // room. A test wants its row on the page "settings".
@@ -36,10 +35,10 @@ func Command(of *cli.App) *cobra.Command {
 		Short: "Run the server",
 		Long: `Run the server on one database file, until SIGINT or SIGTERM.
 
-If there is no such file, the server creates it, readable by its owner only.
-Issue keys with relay key create at any time: they work at once. If the disk
-fails to keep a write, the server stops with exit code 75. Let a supervisor
-start it again.`,
+If the file does not exist, the server creates it, readable by its owner only.
+Issue keys with relay key create at any time: they work at once. If a write to
+the disk fails, the server stops with exit code 75: have a supervisor restart
+it.`,
 		Example: `  relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
   relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
   REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
@@ -54,11 +53,11 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	// A log that nobody reads any more is no reason to stop.
+	// The server does not stop when nobody reads its log any more.
 	signal.Ignore(syscall.SIGPIPE)
 	log, end := a.Logger(s.LogFormat, s.LogLevel)
 	defer end()
-	// A closed terminal, or a renewed certificate, is no reason either.
+	// Neither does it stop when a terminal is closed or a certificate is renewed.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -85,7 +84,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 }
 
-// begin starts a relay, and says in the log that it serves, and what it should not.
+// begin starts a relay, and logs that it serves and what is dangerous about its settings.
 func (a *app) begin(ctx context.Context, s *settings, log *slog.Logger) (*Instance, error) {
 	in, err := a.start(ctx, s, log)
 	if err != nil {

@@ -53,8 +53,7 @@ type settings struct {
 
 func newSettings() *settings { return &settings{parts: newParts()} }
 
-// flags is the one table of settings (PROTOCOL §7). 0 turns a limit off where
-// that makes sense.
+// flags is the one table of settings (PROTOCOL §7). Where it makes sense, 0 turns a limit off.
 func (s *settings) flags(f *pflag.FlagSet) {
 	s.all = f
 	s.parts.flags(f)

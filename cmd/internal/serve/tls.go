@@ -13,13 +13,12 @@ import (
 	"relay/cmd/internal/cli"
 )
 
-// Certificates are the source of a server's certificates: files, or what a part has.
+// Certificates are the source of a server's certificates: files, or a part's source.
 type Certificates interface {
 	Config() *tls.Config
 	// Begin is called once, after the store was opened and before the first connection.
 	Begin(dbPath string) error
-	// Reload reads the certificates again, and says what came of it. If that fails, the old
-	// ones stay in use.
+	// Reload rereads the certificates and returns the outcome in words. If it fails, the old ones stay in use.
 	Reload() (done string, err error)
 	Close(context.Context)
 }
@@ -33,9 +32,9 @@ func (s *settings) certificates(log *slog.Logger) (Certificates, error) {
 	return s.parts.certificates(log), nil
 }
 
-// TLSConfig offers HTTP/1.1 only. A WebSocket is opened over HTTP/1.1 (PROTOCOL
-// §4), and the limits rely on one request at a time for each connection, which
-// HTTP/2 does not keep to. HTTP/2 would gain little: requests and answers are short.
+// TLSConfig offers HTTP/1.1 only. A WebSocket is opened over HTTP/1.1 (PROTOCOL §4), and the limits rely on one
+// request at a time for each connection, which HTTP/2 does not guarantee. HTTP/2 would gain little: requests
+// and answers are short.
 func TLSConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -89,7 +88,7 @@ func (p *keyPair) read() error {
 
 const expiresSoon = 14 * 24 * time.Hour
 
-// warn logs what clients will object to, and that others may read the key.
+// warn logs why clients will refuse the certificate, and that others may read the key.
 func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 	switch leaf := pair.Leaf; {
 	case now.After(leaf.NotAfter):
@@ -107,25 +106,25 @@ func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 	}
 }
 
-// reload reads the certificates again after a SIGHUP. No fault in them ends the server.
+// reload rereads the certificates after a SIGHUP. A fault in them does not end the server.
 func (in *Instance) reload(log *slog.Logger) {
 	log = cli.Always(log)
 	if in.node != nil {
 		if err := in.node.Reload(); err != nil {
-			log.Error("SIGHUP: the cluster file was not read again; the members are those of before", "error", err)
+			log.Error("SIGHUP: cannot read the cluster file; the members are unchanged", "error", err)
 		} else {
-			log.Info("SIGHUP: the cluster file was read again, and its members were taken over")
+			log.Info("SIGHUP: the cluster file was reread; its members are in use")
 		}
 	}
 	if in.certs == nil {
 		if in.node == nil {
-			log.Info("SIGHUP: there is no TLS certificate to read again")
+			log.Info("SIGHUP: there is no TLS certificate to reread")
 		}
 		return
 	}
 	done, err := in.certs.Reload()
 	if err != nil {
-		log.Error("SIGHUP: the TLS certificate was not replaced; the old one stays in use", "error", err)
+		log.Error("SIGHUP: cannot reload the TLS certificate; the old one stays in use", "error", err)
 		return
 	}
 	log.Info("SIGHUP: " + done)
