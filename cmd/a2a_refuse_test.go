@@ -232,16 +232,16 @@ func TestA2AUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, says := range map[string]string{
-		"--listen 0.0.0.0:0": "name a file with a token", "--listen nowhere": "--listen must be host:port", "--offer planner": "--offer takes addresses",
-		"--wait -1s": "--wait must not be negative", "--as gateway": "--as takes the address", "--public-url agents.example.com": "--public-url takes an address",
+		"--listen 0.0.0.0:0": "name a file with a token", "--listen nowhere": "--listen must be host:port", "--offer planner": "--offer must be addresses",
+		"--wait -1s": "--wait must not be negative", "--as gateway": "--as must be the address", "--public-url agents.example.com": "--public-url must be a URL",
 	} {
 		runRefused(t, append([]string{"a2a", "--as", "gateway^usage", "--listen", "127.0.0.1:0"}, strings.Fields(args)...), env).wantCode(t, 2, says)
 	}
-	for args, says := range map[string]string{"--token-file " + short: "16 characters", "--token-file " + short + "x": "cannot read", "--as planner^usage": "the key is that of gateway^usage"} {
+	for args, says := range map[string]string{"--token-file " + short: "16 characters", "--token-file " + short + "x": "cannot read", "--as planner^usage": "the key belongs to gateway^usage"} {
 		runRefused(t, append([]string{"a2a", "--as", "gateway^usage", "--listen", "127.0.0.1:0"}, strings.Fields(args)...), env).wantCode(t, 1, says)
 	}
 	run(t, []string{"a2a", "--as", "gateway^usage"}, []string{"RELAY_URL=" + s.url}, "").wantCode(t, 2, "no key")
-	run(t, []string{"a2a"}, env, "").wantCode(t, 2, "--as takes the address")
+	run(t, []string{"a2a"}, env, "").wantCode(t, 2, "--as must be the address")
 }
 
 // The door's error says that the relay is away. The gateway rejects messages that answer none of

@@ -95,7 +95,7 @@ func TestRelaySignSignsTheRequest(t *testing.T) {
 			t.Errorf("%s: %v, %d %s; want %d", c.path, err, ans.status, ans.body, c.status)
 		}
 	}
-	run(t, []string{"sign", "--request", "whoami"}, env, "").wantCode(t, 2, "--request is a method and a path")
+	run(t, []string{"sign", "--request", "whoami"}, env, "").wantCode(t, 2, "--request must be a method and a path")
 }
 
 // The client commands do what a relay needs that requires request signatures.
@@ -176,7 +176,7 @@ func TestRelayCurl(t *testing.T) {
 
 	// Wrong usage.
 	curl("", "GET").wantCode(t, 2, "Try: relay curl --help")
-	curl("", "GET", "api/v1/whoami").wantCode(t, 2, "begins with /")
+	curl("", "GET", "api/v1/whoami").wantCode(t, 2, "must begin with /")
 	curl("", "GET", "/api/v1/%zz").wantCode(t, 2, "not a valid method or path", "Try: relay curl --help")
 	curl("", "GET", "/api/v1/whoami", "-H", "no colon").wantCode(t, 2, "not a valid header")
 	run(t, []string{"curl", "GET", "/api/v1/whoami"}, []string{"RELAY_URL=" + s.url}, "").wantCode(t, 2, "RELAY_KEY")

@@ -208,7 +208,7 @@ func TestClusterFromADatabaseAndBack(t *testing.T) {
 	last := c.nodes[2]
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", last.db).wantCode(t, 1, "relay cluster leave")
 	runRelay(t, "key", "create", "bob^trio", "--db", last.db).wantCode(t, 1, "start it with relay serve --cluster")
-	if said := mustRelay(t, "cluster", "status", "--db", last.db); !strings.Contains(said, "nobody serves") {
+	if said := mustRelay(t, "cluster", "status", "--db", last.db); !strings.Contains(said, "no node serves") {
 		t.Error(said)
 	}
 	mustRelay(t, "cluster", "leave", "--db", last.db)

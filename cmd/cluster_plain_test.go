@@ -25,7 +25,7 @@ func TestThePlainProgramNamesTheOneForClusters(t *testing.T) {
 	} {
 		runRefused(t, args, nil).wantCode(t, 1, "built without clusters", "relay-cluster")
 	}
-	runRefused(t, []string{"serve", "--cluster", file, "--db", db}, nil).wantCode(t, 2, "--cluster and --node belong together")
+	runRefused(t, []string{"serve", "--cluster", file, "--db", db}, nil).wantCode(t, 2, "--cluster and --node require each other")
 	runRefused(t, []string{"cluster", "leave", "--db", db}, nil).wantCode(t, 1, "no database at")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)

@@ -41,7 +41,7 @@ func TestConformanceJudgesAProgram(t *testing.T) {
 		t.Errorf("%s", r.out)
 	}
 	r = runRelay(t, "conformance", "--only", "refused", "--", "true").wantCode(t, 1)
-	if !strings.Contains(r.out, "1 of 1 case failed. What to see to:\n  refused: "+report.Results[0].Must) {
+	if !strings.Contains(r.out, "1 of 1 case failed. What to fix:\n  refused: "+report.Results[0].Must) {
 		t.Errorf("%s", r.out)
 	}
 	runRelay(t, "conformance", "--only", "refused", "--", filepath.Join(t.TempDir(), "none")).wantCode(t, 1, "none")
@@ -78,7 +78,7 @@ func TestConformanceIsUsedRightly(t *testing.T) {
 		{"http://127.0.0.1:1 -- true", "either the URL of a server, or -- and a program"},
 		{"python3 agent.py", "a program stands after --, as in relay conformance -- python3 agent.py"},
 		{"http://127.0.0.1:1", "no key"},
-		{"--only restrat -- true", `there is no "restrat"; did you mean "restart"?`},
+		{"--only restrat -- true", `unknown name "restrat"; did you mean "restart"?`},
 		{"--role boss -- true", "--role must be asker or worker"},
 		{"--timeout 1ms -- true", "--timeout must be at least 1s"},
 	} {

@@ -45,7 +45,7 @@ func TestWhy(t *testing.T) {
 	why(claimed, `The worker “millé” of bob^why has claimed the message until `)
 	why(deferred, "bob^why has put the message off until ", "(at lunch)")
 	why(answered, "bob^why answered at ", reply)
-	out := why("bob^why", "made its last request ", "4 messages wait for it, the oldest for ", "(1 held by a worker, 1 put off, 1 overdue)", claimed, deferred, answered, late, "has claimed the message until", "has put the message off until", reply)
+	out := why("bob^why", "made its last request ", "4 messages wait for it, the oldest for ", "(1 held by a worker, 1 deferred, 1 overdue)", claimed, deferred, answered, late, "has claimed the message until", "has put the message off until", reply)
 	if lines := strings.Split(out, "\n"); !strings.HasPrefix(lines[3], claimed) || !strings.HasPrefix(lines[6], late) {
 		t.Errorf("not the oldest first:\n%s", out)
 	}
@@ -68,7 +68,7 @@ func TestWhy(t *testing.T) {
 	}
 	for id, says := range map[string][]string{
 		claimed:  {"by the worker millé, until ", "The worker “millé”"},
-		deferred: {"put off until ", "at lunch"},
+		deferred: {"deferred until ", "at lunch"},
 		answered: {"answered", "by " + reply, "bob^why answered at "},
 	} {
 		text := mustRelay(t, "message", "trace", id, "--db", s.db)
@@ -85,9 +85,9 @@ func TestWhy(t *testing.T) {
 	// Those who cannot receive.
 	s.ask(alice, "POST", "/api/v1/messages", `{"to":"carol^why","payload":{}}`).want(t, 201)
 	mustRelay(t, "key", "revoke", carol.KeyID, "--db", s.db)
-	why("carol^why", "carol^why has no valid key, and so it cannot receive; 1 message waits for it", "nobody can receive the message")
+	why("carol^why", "carol^why has no valid key, so it cannot receive; 1 message waits for it", "nobody can receive the message")
 	mustRelay(t, "mecha", "remove", dora.Address, "--db", s.db)
-	why("dora^why", "dora^why was removed, and nobody can receive for it; nothing waits for it.")
+	why("dora^why", "dora^why was removed, so nobody can receive for it; nothing waits for it.")
 	runRelay(t, "why", "nobody^why", "--db", s.db).wantCode(t, 1, "is not registered")
 	runRelay(t, "why", "no body^why", "--db", s.db).wantCode(t, 2)
 	runRelay(t, "why", "msg_00000000000000000000000000", "--db", s.db).wantCode(t, 1, "no message")

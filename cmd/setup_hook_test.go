@@ -132,7 +132,7 @@ func TestASessionHasOneWait(t *testing.T) {
 	p := newPair(t)
 	h := p.armed(p.hook("s1"))
 	second := p.hook("s1")
-	if code := second.wait(); code != 0 || !strings.Contains(second.stderr.String(), "waits already") {
+	if code := second.wait(); code != 0 || !strings.Contains(second.stderr.String(), "is already waiting") {
 		t.Errorf("exit %d: %s", code, second.stderr)
 	}
 	other := p.armed(p.hook("s2"))
@@ -234,7 +234,7 @@ func TestListenRingsTheBell(t *testing.T) {
 	l = p.listen("--bell", "--json")
 	l.await(l.stdout, `^{"mecha_id":"bob\^talk","pending":1,"messages":\[{"message_id":"`+second+`","from":"alice\^talk"}\]}\n$`)
 	l.interrupt()
-	does(t, p.asBob, "listen", "--bell", "--ack", "completed").wantCode(t, 2, "--bell goes without")
+	does(t, p.asBob, "listen", "--bell", "--ack", "completed").wantCode(t, 2, "--bell cannot be combined with")
 }
 
 // wantStill expects that a listener prints no more than so many lines.

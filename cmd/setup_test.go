@@ -220,13 +220,13 @@ func TestSetupRefuses(t *testing.T) {
 		says string
 		args string
 	}{
-		{2, `there is no program "cursr"; did you mean "cursor"?`, "cursr"},
+		{2, `unknown program "cursr"; did you mean "cursor"?`, "cursr"},
 		{2, "one program: claude-code, codex, cursor, vscode", ""},
 		{1, "mcp.json: line 3, column 1: invalid character '}' looking for beginning of value. The file was left as it is", "cursor"},
 		{1, "mcp.json: line 3, column 1", "cursor --undo"},
 		{2, "has a password", "codex --url http://ann:secret@127.0.0.1:1"},
 		{2, "must begin with http", "codex --url nowhere"},
-		{2, "there is no folder", "codex --project /nowhere/at/all"},
+		{2, "the folder \"/nowhere/at/all\" does not exist", "codex --project /nowhere/at/all"},
 		{1, "absent", "codex --key-file /absent"},
 		{1, "has no certificate", "codex --ca-file " + open},
 	} {
@@ -293,7 +293,7 @@ func TestDoctor(t *testing.T) {
 	for _, title := range []string{"Claude Code", "Codex", "Cursor", "VS Code"} {
 		f.want(t, "program", "ok", title+" is configured to start "+binary+" mcp.")
 	}
-	f.want(t, "key", "ok", "The key of Claude Code is that of bob^talk")
+	f.want(t, "key", "ok", "The key of Claude Code belongs to bob^talk")
 	f.want(t, "bell", "note", "No session waits now")
 	if text := h.relay("doctor").wantCode(t, 0).out; !strings.HasPrefix(text, "ok       Claude Code is configured") || strings.Contains(text, "problem") {
 		t.Errorf("%s", text)
@@ -332,7 +332,7 @@ func TestDoctor(t *testing.T) {
 	h.write(".cursor/mcp.json", "{")
 	f = h.doctor(1)
 	f.want(t, "program", "problem", "Claude Code has the MCP server, but not the hook")
-	f.want(t, "program", "problem", "Codex starts /nowhere/relay, which is no program")
+	f.want(t, "program", "problem", "Codex starts /nowhere/relay, which is not a program")
 	f.want(t, "program", "problem", "Cursor: the configuration cannot be used")
 	h.write(".claude/settings.json", settings)
 	h.relay("setup", "codex", "--url", p.url, "--key-file", h.write("k", p.bob.Key)).wantCode(t, 0)

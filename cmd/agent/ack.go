@@ -25,18 +25,18 @@ func (a *app) ackCommand() *cobra.Command {
 		Short: "Acknowledge a message",
 		Long: `Acknowledge a message that was sent to the Mecha of RELAY_KEY, as completed or
 with another status. completed, failed and rejected are final. received and
-processing report progress, and the message stays pending. To repeat an ack does
-no harm.`,
+processing report progress, and the message stays pending. Repeating an ack is
+harmless.`,
 		Example: `  relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4
   relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4 failed --detail 'no seats left'`,
 		Args: cli.Between(1, 2, "a message id and at most one status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status := append(args, "completed")[1]
 			if !ackStatus.MatchString(status) {
-				return cli.Usagef("%q is not a valid status, such as completed or failed: at most 32 letters, digits and _", status)
+				return cli.Usagef("%q is not a valid status: at most 32 letters, digits and _, such as completed or failed", status)
 			}
 			if detail != "" && detailFile != "" {
-				return cli.Usagef("--detail or --detail-file, not both")
+				return cli.Usagef("--detail cannot be combined with --detail-file")
 			}
 			api, err := c.Client()
 			if err != nil {
@@ -57,8 +57,8 @@ no harm.`,
 		},
 	}
 	c.Add(cmd)
-	cmd.Flags().StringVar(&detail, "detail", "", "the reason, as a `text` for the sender")
-	cmd.Flags().StringVar(&detailFile, "detail-file", "", "the reason is in this `file`; - is stdin")
+	cmd.Flags().StringVar(&detail, "detail", "", "a `text` for the sender, such as the reason")
+	cmd.Flags().StringVar(&detailFile, "detail-file", "", "a `file` with the detail; - is stdin")
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func (a *app) deliverCommand() *cobra.Command {
 		Use:   "deliver ID",
 		Short: "Mark a message as delivered",
 		Long: `Tell the sender that a message has reached the Mecha of RELAY_KEY. The message
-stays pending until it is acknowledged. To repeat this does no harm.`,
+stays pending until it is acknowledged. Repeating this is harmless.`,
 		Example: "  relay deliver msg_0t3z1hj9e001xzqx8pz68qj0y4",
 		Args:    cli.Exactly(1, "one message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -103,7 +103,7 @@ func (a *app) printChange(answer []byte) error {
 		return err
 	}
 	if out.Duplicate {
-		fmt.Fprintln(a.Stderr, "nothing has changed: the message had this status before")
+		fmt.Fprintln(a.Stderr, "nothing has changed: the message already had this status")
 	}
 	line := out.MessageID + "  " + out.State
 	if out.Status != "" {

@@ -1,7 +1,6 @@
-// Package agent is the commands of an agent that speaks to a relay: it sends and asks,
-// listens, acknowledges and replies, searches, and asks who it is. Each is one file;
-// package client does the requests. Nothing here knows a database: what goes wrong is
-// told by the relay.
+// Package agent has the commands by which an agent speaks to a relay: to send and ask, listen, acknowledge and
+// reply, search, and ask who it is. Each is one file; package client makes the requests. This package knows no
+// database: the relay reports what goes wrong.
 package agent
 
 import (
@@ -19,5 +18,5 @@ func init() {
 			(*app).replyCommand, (*app).ackCommand, (*app).deliverCommand, (*app).searchCommand, (*app).whoamiCommand,
 			(*app).curlCommand, (*app).signCommand),
 		cli.Commands("operating", (*app).readyzCommand))})
-	docs.Register(docs.Ring{Name: "agent"}) // other pages tell what this ring is: it has none of its own
+	docs.Register(docs.Ring{Name: "agent"}) // other pages describe this ring, which has no page of its own
 }

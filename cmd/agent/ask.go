@@ -15,7 +15,7 @@ import (
 	"relay/http/client"
 )
 
-// longestAsk is how long an answer can be waited for: an Idempotency-Key holds for 24 hours.
+// longestAsk is the longest wait for an answer: an Idempotency-Key is valid for 24 hours.
 const longestAsk = 23 * time.Hour
 
 func (a *app) askCommand() *cobra.Command {
@@ -27,28 +27,29 @@ func (a *app) askCommand() *cobra.Command {
 		Use:   "ask TO [PAYLOAD|-|@FILE]",
 		Short: "Send a message, wait for the answer and print it",
 		Long: `Send a message as the Mecha of RELAY_KEY, wait for the answer, print its payload
-(with --json the whole envelope) and acknowledge it as completed. The payload is
-as in relay send.
+(with --json the whole envelope) and acknowledge it as completed. Give the
+payload as in relay send.
 
-The answer is the first message from TO that names this one as the message that
-it answers, as relay reply and relay listen --reply do. If there is none, it is
-the first later message from TO in the same conversation, with the same
-correlation_id if this one has any.
+The answer is the first message from TO whose in_reply_to names this one, as in
+relay reply and relay listen --reply. Failing that, it is the first later
+message from TO in the same conversation and, if this one has a correlation_id,
+with the same one.
 
-Without --conversation and --in-reply-to, the conversation is a mark such as
-ask-0f3a…; with them, the mark is the correlation_id unless --correlation-id
-gives one. By the mark, a relay listen --exec of the same Mecha knows the answer:
-it leaves it to this command.
+Without --conversation and --in-reply-to, ask starts a conversation with a
+marked id such as ask-0f3a…; with them, the mark is the correlation_id unless
+--correlation-id sets one. By the mark, a relay listen --exec of the same Mecha
+recognises the answer and leaves it to this command.
 
-With --find QUERY there is no TO: ask searches as relay search does, asks the first
-Mecha that it finds, and says on stderr which one that is. If that completes the
-message, later searches learn from it.
+With --find QUERY and no TO, ask searches as relay search does, asks the first
+Mecha found and names it on stderr. If that Mecha completes the message, later
+searches learn from it.
 
-If there is no answer within --timeout, the exit code is 3, and the relay's
-verdict says why. The message stays with the relay, and the same command with
-the same --idempotency-key goes on waiting. The exit code is also 3 if it is not
-known whether the message was sent, because the relay does not answer. If the message fails, is rejected or
-expires, the exit code is 1.`,
+Exit codes:
+  - 0: the answer has come.
+  - 1: the message failed, was rejected or expired.
+  - 3: no answer within --timeout, and the relay's verdict says why; or the
+    relay does not answer, and it is not known whether the message was sent. The
+    same command with the same --idempotency-key continues to wait.`,
 		Example: `  relay ask bob^demo '{"question":"how are you?"}'
   relay ask --find 'book a flight' '{"to":"Lisbon"}'
   relay ask bob^demo @order.json --timeout 10m --idempotency-key order-17
@@ -64,7 +65,7 @@ expires, the exit code is 1.`,
 			case cmd.Flags().Changed("find"):
 				err = a.prepareFound(cmd.Context(), api, &m, &f, find, args)
 			case len(args) == 0:
-				err = cli.Usagef("ask takes an address, or --find with what the Mecha should be able to do")
+				err = cli.Usagef("ask takes an address, or --find with the ability that the Mecha should have")
 			default:
 				err = a.prepare(&m, &f, args)
 			}
@@ -81,29 +82,29 @@ expires, the exit code is 1.`,
 	c.Add(cmd)
 	f.add(cmd, &m)
 	addPlace(cmd, &m)
-	cmd.Flags().StringVar(&find, "find", "", "ask the first Mecha that a search for these `words` finds")
+	cmd.Flags().StringVar(&find, "find", "", "the `words` of a search, whose first Mecha is asked")
 	cmd.Flags().StringVar(&m.Type, "type", "", "the message's `type` (default message)")
 	cmd.Flags().DurationVar(&f.waitReply, "timeout", time.Minute, "how long to wait for the answer")
-	cmd.Flags().BoolVar(&f.noAck, "no-ack", false, "do not acknowledge the answer")
+	cmd.Flags().BoolVar(&f.noAck, "no-ack", false, "no acknowledgement of the answer")
 	return cmd
 }
 
-// prepareFound is prepare for a message to the first Mecha that a search finds. args has at
-// most the payload.
+// prepareFound is prepare for a message to the first Mecha that a search finds. args has the payload or
+// nothing.
 func (a *app) prepareFound(
 	ctx context.Context, c *client.Client, m *outgoing, f *sendFlags, query string, args []string,
 ) error {
 	switch query = strings.TrimSpace(query); {
 	case query == "":
-		return cli.Usagef("--find takes what the Mecha should be able to do, in plain words")
+		return cli.Usagef("--find takes the ability that the Mecha should have, in plain words")
 	case len(args) > 1:
 		return cli.Usagef("--find chooses the address: give at most one argument, the payload")
 	case m.SearchID != "":
-		return cli.Usagef("--search-id or --find, not both: --find searches itself")
+		return cli.Usagef("--search-id cannot be combined with --find, which searches itself")
 	case m.IdempotencyKey != "":
-		return cli.Usagef("--idempotency-key goes with an address: a second search may find another Mecha")
+		return cli.Usagef("--idempotency-key requires an address: a second search may find another Mecha")
 	}
-	if err := a.complete(m, f, args); err != nil { // before the search, which is then not made in vain
+	if err := a.complete(m, f, args); err != nil { // before the search, which an error here would waste
 		return err
 	}
 	found, err := c.Find(ctx, query, client.FindOptions{Limit: 1})
@@ -119,7 +120,7 @@ func (a *app) prepareFound(
 	return nil
 }
 
-// noReply says that no reply came in time.
+// noReply is the error of a reply that did not come in time.
 type noReply struct{ error }
 
 // unknownOutcome is the error of a message that may have been sent, but that the relay has not confirmed.
@@ -136,7 +137,7 @@ func (a *app) waitForReply(ctx context.Context, c *client.Client, sent *client.S
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.As(err, &none):
-		none.Within = f.waitReply // a part of it was needed to send the message
+		none.Within = f.waitReply // sending the message took a part of it
 		return noReply{errors.New(strings.TrimSuffix(none.Error(), ".") + ". The answer may still come: see relay inbox")}
 	case err != nil:
 		return err

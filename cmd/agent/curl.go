@@ -25,10 +25,10 @@ func (a *app) curlCommand() *cobra.Command {
 	var include bool
 	cmd := &cobra.Command{
 		Use:   "curl METHOD PATH [BODY|-|@FILE]",
-		Short: "Send one signed request and print the answer",
+		Short: "Send one signed request and print the response",
 		Long: `Send one signed request to the relay at --url with the key in RELAY_KEY, and
-print the body of the answer: byte for byte, but indented on a terminal if it is
-JSON. The exit code is 1 if the status is not 2xx.`,
+print the body of the response: byte for byte, but on a terminal JSON is
+indented. The exit code is 1 if the status is not 2xx.`,
 		Example: `  relay curl GET /api/v1/whoami
   relay curl POST /api/v1/messages '{"to":"bob^demo","payload":{"text":"hello"}}'
   relay curl POST /api/v1/messages @message.json -H 'Idempotency-Key: order-17'`,
@@ -47,7 +47,7 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 				return err
 			}
 			if !strings.HasPrefix(args[1], "/") {
-				return cli.Usagef("the path begins with /, as in /api/v1/whoami")
+				return cli.Usagef("the path must begin with /, as in /api/v1/whoami")
 			}
 			resp, err := api.Do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
 			if errors.Is(err, client.ErrInvalidRequest) {
@@ -60,8 +60,8 @@ JSON. The exit code is 1 if the status is not 2xx.`,
 		},
 	}
 	c.Add(cmd)
-	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "another `header`, as in 'Idempotency-Key: 17'")
-	cmd.Flags().BoolVarP(&include, "include", "i", false, "print the status and the headers too")
+	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "an additional `header`, as in 'Idempotency-Key: 17'")
+	cmd.Flags().BoolVarP(&include, "include", "i", false, "status and headers in the output")
 	return cmd
 }
 
@@ -88,8 +88,8 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 	return nil
 }
 
-// forPeople returns a body as a terminal shows it: JSON is indented unless --json is
-// set, and a line feed ends the text.
+// forPeople returns a body for a terminal: JSON is indented unless --json is set, and a line feed ends the
+// text.
 func (a *app) forPeople(body []byte) []byte {
 	var b bytes.Buffer
 	if a.JSON || json.Indent(&b, body, "", "  ") != nil {
@@ -106,9 +106,9 @@ func (a *app) signCommand() *cobra.Command {
 		Use:   "sign [BODY|-|@FILE]",
 		Short: "Print the headers of one signed request, with this body",
 		Long: `Print the four headers that authenticate one request with this body. They are
-valid for one request, for as long as the relay's --clock-skew. One of them is
-the key. With --request there is a fifth, X-Request-Signature, which makes them
-valid for that method and path only.`,
+valid for one request, within the relay's --clock-skew. One of them is the key.
+With --request there is a fifth, X-Request-Signature, which makes them valid for
+that method and path only.`,
 		Example: `  body='{"to":"bob^demo","payload":{"text":"hello"}}'
   relay sign "$body" | curl -H @- -d "$body" "$RELAY_URL/api/v1/messages"
   relay sign --request 'POST /api/v1/messages' "$body"`,
@@ -126,7 +126,7 @@ valid for that method and path only.`,
 			if request != "" {
 				method, target, ok := strings.Cut(request, " ")
 				if !ok || !strings.HasPrefix(target, "/") {
-					return cli.Usagef("--request is a method and a path, as in 'POST /api/v1/messages'")
+					return cli.Usagef("--request must be a method and a path, as in 'POST /api/v1/messages'")
 				}
 				h = signer.RequestHeader(strings.ToUpper(method), target, body)
 			}
@@ -134,7 +134,7 @@ valid for that method and path only.`,
 		},
 	}
 	c.AddKey(cmd)
-	cmd.Flags().StringVar(&request, "request", "", "sign this `method and path`, too, as in 'POST /api/v1/messages'")
+	cmd.Flags().StringVar(&request, "request", "", "`method and path` to sign as well, as in 'POST /api/v1/messages'")
 	return cmd
 }
 
@@ -154,8 +154,8 @@ func (a *app) printSigned(h nethttp.Header) error {
 	return nil
 }
 
-// bodyArgument returns the body that an argument stands for: its own text, stdin for
-// -, or a file for @FILE. The bytes are not changed.
+// bodyArgument returns the body that an argument names: its own text, stdin for -, or a file for @FILE, byte
+// for byte.
 func (a *app) bodyArgument(args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0:

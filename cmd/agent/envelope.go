@@ -10,8 +10,8 @@ import (
 	"relay/http/client"
 )
 
-// line returns a message as one line of JSON. The payload is as the sender wrote it; only
-// if it has line breaks, its white space is removed.
+// line returns a message as one line of JSON. The payload is as the sender wrote it, unless it has line breaks:
+// then its white space is removed.
 func line(m *client.Message) ([]byte, error) {
 	payload := m.Payload
 	if bytes.ContainsAny(payload, "\r\n") {
@@ -36,9 +36,8 @@ func line(m *client.Message) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// environment returns a message as variables for a command. Their names begin with
-// RELAY_MESSAGE_, as the variable of no flag does: a relay command that runs with them must
-// not take them for its flags.
+// environment returns a message as variables for a command. Their names begin with RELAY_MESSAGE_, unlike the
+// variable of any flag, so that a relay command that runs with them does not take them for its flags.
 func environment(m *client.Message) []string {
 	env := []string{
 		"RELAY_MESSAGE_ID=" + m.ID,

@@ -43,8 +43,8 @@ payload.`,
 		},
 	}
 	c.Add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 20, "how many messages at most")
-	cmd.Flags().BoolVar(&count, "count", false, "only count them")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of messages")
+	cmd.Flags().BoolVar(&count, "count", false, "count the messages and print none")
 	return cmd
 }
 

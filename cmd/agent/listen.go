@@ -39,40 +39,38 @@ func (a *app) listenCommand() *cobra.Command {
 		Long: `Receive the messages for the Mecha of RELAY_KEY, in order, each at least once,
 and print each as a line of JSON, until SIGINT or SIGTERM. On a terminal, unless
 --json is set, each message is shown with its time, sender and payload instead.
-If the connection is lost or the relay is away, listen tries again, with growing
+If the connection is lost or the relay is down, listen reconnects, with growing
 pauses.
 
-Without --ack and --exec, listen keeps its place in the --state file. The first
-start begins with the oldest pending message, the next one where the last one
-stopped. With --exec, or with an --ack that ends the message, no file is needed
-and none is kept: what is still to be done is still pending at the relay.
+Without --ack and --exec, listen saves its position in the --state file. The
+first start begins with the oldest pending message, each later one where the
+last one stopped. With --exec, or with an --ack that ends the message, it needs
+no file: unfinished messages are still pending at the relay.
 
 --exec runs a command for each message, with sh -c (Windows: cmd /C). The
-payload is on its stdin, and the envelope in RELAY_MESSAGE_ID, _FROM, _TO,
-_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID, _IN_REPLY_TO, _CREATED_AT and
-_ATTEMPT. The command has the environment of this process, and so the key: it
-can run relay itself.
-Its stdout is passed on. Exit code 0 acks completed; any other acks failed, with
-the last line of its stderr as detail.
---reply sends the JSON object that the command prints back to the sender as the
-answer to the message, in the same conversation and with the same
-correlation_id, before the ack. A message of type --reply-type is an answer
-itself and gets no answer, so that two listeners do not answer each other
-endlessly. If other types come back, --max-replies ends it: what goes beyond so
-many answers in a conversation within ten minutes is acked failed, and no
-command runs for it.
-Two listeners of one Mecha both get every message: to run commands side by side,
-use --jobs.
+command gets the payload on stdin, and the envelope in RELAY_MESSAGE_ID, _FROM,
+_TO, _TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID, _IN_REPLY_TO,
+_CREATED_AT and _ATTEMPT. It inherits the environment of this process, including
+the key, so it can run relay itself. Its stdout is passed through. Exit code 0
+acks completed; any other acks failed, with the last line of its stderr as
+detail. --reply sends the JSON object that the command prints back to the sender
+as the answer to the message, in the same conversation and with the same
+correlation_id, before the ack. A message of type --reply-type is itself an
+answer and gets none, so that two listeners do not answer each other endlessly.
+For other types, --max-replies stops such a loop: a message beyond that many
+answers in a conversation within ten minutes is acked failed, and no command
+runs for it. Two listeners of one Mecha both get every message: to run commands
+in parallel, use --jobs.
 
-With --claim each message goes to one listener of many, in as many processes and
-on as many machines as you like. A worker holds a message by a lease, which it
-renews while the command runs. If the worker dies, the lease ends and the
-message goes to another one; RELAY_MESSAGE_ATTEMPT counts. A worker that could
-not renew in time, or whose message is no longer pending, kills its command and
-acks nothing.
+With --claim, each message goes to one of many listeners, in any number of
+processes and machines. A worker holds a message by a lease, which it renews
+while the command runs. If the worker dies, the lease expires and another worker
+gets the message; RELAY_MESSAGE_ATTEMPT counts the attempts. A worker that
+cannot renew in time, or whose message is no longer pending, kills its command
+and acks nothing.
 
-The first signal waits for the commands that run. A second one kills them, and
-their messages stay pending.`,
+After the first signal, listen waits for the running commands. A second signal
+kills them, and their messages stay pending.`,
 		Example: `  relay listen
   relay listen --ack completed | jq -c .payload
   relay listen --exec './answer.sh' --reply --jobs 4 --timeout 1m
@@ -90,23 +88,24 @@ their messages stay pending.`,
 	}
 	c.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.ack, "ack", "", "acknowledge each message that was printed, with this `status`, as in completed")
-	flags.StringVar(&f.exec, "exec", "", "run this `command` for each message instead of printing it")
-	flags.IntVar(&f.jobs, "jobs", 1, "with --exec: how many commands at once; more than 1 does not keep the order")
+	flags.StringVar(&f.ack, "ack", "", "`status` with which each printed message is acknowledged, as in completed")
+	flags.StringVar(&f.exec, "exec", "", "`command` to run for each message instead of printing it")
+	flags.IntVar(&f.jobs, "jobs", 1, "with --exec: commands at once; more than 1 does not keep the order")
 	flags.DurationVar(&f.timeout, "timeout", 0,
-		"with --exec: kill a command after this time, and ack failed (default never)")
-	flags.BoolVar(&f.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
+		"with --exec: time after which a command is killed and its message acked failed (default never)")
+	flags.BoolVar(&f.reply, "reply", false, "with --exec: an answer to the sender, the JSON object that the "+
+		"command prints")
 	flags.StringVar(&f.replyType, "reply-type", client.DefaultReplyType, "with --reply: the answers' message `type`")
 	flags.IntVar(&f.maxReplies, "max-replies", client.DefaultMaxReplies,
-		"with --reply: how many answers within ten minutes in a conversation; 0: any")
+		"with --reply: answers in a conversation within ten minutes; 0: no limit")
 	flags.BoolVar(&f.claim, "claim", false,
-		"with --exec: share the messages with other workers of this Mecha; each goes to one")
+		"with --exec: sharing of the messages with other workers of this Mecha; each goes to one")
 	flags.DurationVar(&f.lease, "lease", 0,
-		"with --claim: how long a message is held before it is renewed, from 5s to 1h (default 1m)")
+		"with --claim: length of a lease, which is renewed, from 5s to 1h (default 1m)")
 	flags.StringVar(&f.worker, "worker", "",
-		"with --claim: this worker's `name`, for people (default the machine and the process id)")
-	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; "+
-		"none keeps none (default one in the user's directory for state)")
+		"with --claim: this worker's `name`, shown in traces (default the machine and the process id)")
+	flags.StringVar(&f.state, "state", "", "`file` with the position, one for each listener; "+
+		"none saves no position (default one in the user's directory for state)")
 	return cmd
 }
 
@@ -118,11 +117,11 @@ func (f *listenFlags) check() error {
 	case f.timeout < 0:
 		return cli.Usagef("--timeout must not be negative")
 	case f.exec == "" && (f.reply || f.jobs > 1 || f.timeout > 0):
-		return cli.Usagef("--reply, --jobs and --timeout go with --exec")
+		return cli.Usagef("--reply, --jobs and --timeout require --exec")
 	case f.exec != "" && f.ack != "":
-		return cli.Usagef("--ack goes without --exec, which acks by the exit code")
+		return cli.Usagef("--ack cannot be combined with --exec, which acks by the exit code")
 	case f.ack != "" && !ackStatus.MatchString(f.ack):
-		return cli.Usagef("--ack takes a status such as completed: at most 32 letters, digits and _")
+		return cli.Usagef("--ack must be a status such as completed: at most 32 letters, digits and _")
 	case f.reply && f.replyType == "":
 		return cli.Usagef("--reply-type must not be empty")
 	case f.maxReplies < 0:
@@ -131,19 +130,19 @@ func (f *listenFlags) check() error {
 	return f.checkClaim()
 }
 
-// checkClaim checks --claim and the flags that go with it.
+// checkClaim checks --claim and the flags that require it.
 func (f *listenFlags) checkClaim() error {
 	if !f.claim {
 		if f.lease != 0 || f.worker != "" {
-			return cli.Usagef("--lease and --worker go with --claim")
+			return cli.Usagef("--lease and --worker require --claim")
 		}
 		return nil
 	}
 	switch {
 	case f.exec == "":
-		return cli.Usagef("--claim goes with --exec: a worker runs a command for each message")
+		return cli.Usagef("--claim requires --exec: a worker runs a command for each message")
 	case f.state != "":
-		return cli.Usagef("--claim goes without --state: the relay knows what is left to do")
+		return cli.Usagef("--claim cannot be combined with --state: the relay knows which messages are left")
 	case f.lease != 0 && !client.IsLease(f.lease):
 		return cli.Usagef("--lease must be whole seconds, from 5s to 1h")
 	case !client.IsWorkerName(f.worker):
@@ -152,16 +151,15 @@ func (f *listenFlags) checkClaim() error {
 	return nil
 }
 
-// endsMessages reports whether each message is acknowledged so that it is no
-// longer pending. Then the relay knows what is left to do. Otherwise the
-// listener must keep its place.
+// endsMessages reports whether the listener ends each message. Then the relay knows which messages are left.
+// Otherwise the listener must save its position.
 func (f *listenFlags) endsMessages() bool {
 	return f.exec != "" || f.ack != "" && !relay.ReportsProgress(f.ack)
 }
 
 const maxJobs = 256
 
-// options returns how to receive as the flags say.
+// options returns the options of the client that the flags set.
 func (l *listener) options() client.ListenOptions {
 	o := client.ListenOptions{Jobs: l.f.jobs, Claim: l.f.claim, Lease: l.f.lease, Worker: l.f.worker,
 		Quick: l.f.exec == "", MaxReplies: -1, ReplyType: l.f.replyType, Explain: explain, Report: l.report,
@@ -220,7 +218,7 @@ func (l *listener) onSecondSignal() {
 	defer signal.Stop(again)
 	select {
 	case <-again:
-		l.abort(errors.New("interrupted; the messages under way stay pending"))
+		l.abort(errors.New("interrupted; the unfinished messages stay pending"))
 	case <-l.alive.Done():
 	}
 }
@@ -233,7 +231,7 @@ func (l *listener) show(_ context.Context, m *client.Message) error {
 	return nil
 }
 
-// report says on stderr what happens.
+// report prints an event to stderr.
 func (l *listener) report(e client.Event) {
 	if e.What == client.Connected {
 		fmt.Fprintln(l.Stderr, e)
@@ -249,7 +247,7 @@ func (l *listener) report(e client.Event) {
 	fmt.Fprintln(l.Stderr, "relay:", e)
 }
 
-// explain says what the sender of a message is told.
+// explain returns the detail that the sender of a message gets.
 func explain(err error) string {
 	if errors.As(err, new(*client.TooManyReplies)) {
 		return err.Error() + " (relay listen --max-replies)"

@@ -23,9 +23,8 @@ const (
 	pipeWait = 5 * time.Second // for a process that the command has left behind to close the output
 )
 
-// execute is the handler with --exec: it runs the command for a message, and sends back what
-// the command printed if that is asked for. The error is a *failure, or one that ends the
-// listener: then the message stays pending.
+// execute is the handler with --exec: it runs the command for a message and, with --reply, sends its output
+// back. The error is a *failure, or one that ends the listener: then the message stays pending.
 func (l *listener) execute(ctx context.Context, m *client.Message) error {
 	out, err := l.command(ctx, m)
 	if err == nil && l.f.reply && m.Type != l.f.replyType {
@@ -41,14 +40,13 @@ func (l *listener) execute(ctx context.Context, m *client.Message) error {
 	return err
 }
 
-// failure is why a command failed. The sender of the message is told.
+// failure is the reason why a command failed, which the sender of the message gets.
 type failure struct{ detail string }
 
 func (f *failure) Error() string { return f.detail }
 
-// command runs the command to its end, and returns what it printed, with --reply.
-// The error is a *failure if the command failed, and another one if it could not
-// be started.
+// command runs the command to its end and returns its output if --reply is set. The error is a *failure if the
+// command failed, and another one if it could not be started.
 func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,12 +62,12 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	}
 	var late, killed atomic.Bool
 	kill := c.Cancel
-	c.Cancel = func() error { // only while the command runs; Wait may wait longer, for what it has left behind
+	c.Cancel = func() error { // only while the command runs; Wait may wait longer, for processes that it has left behind
 		killed.Store(late.Load())
 		return kill()
 	}
 	if err := c.Start(); err != nil {
-		return nil, fmt.Errorf("the command cannot be started: %w", err)
+		return nil, fmt.Errorf("cannot start the command: %w", err)
 	}
 	if l.f.timeout > 0 { // from here on: a busy machine may take long to start a process
 		defer time.AfterFunc(l.f.timeout, func() { late.Store(true); cancel() }).Stop()
@@ -91,7 +89,7 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	return nil, &failure{detail}
 }
 
-// answer sends what the command printed.
+// answer sends the output of the command.
 func (l *listener) answer(ctx context.Context, m *client.Message, out []byte) error {
 	out = bytes.TrimSpace(out)
 	if len(out) == 0 {
@@ -108,10 +106,10 @@ func (l *listener) answer(ctx context.Context, m *client.Message, out []byte) er
 	case ctx.Err() == nil && errors.As(err, &refused) && refused.Status != nethttp.StatusUnauthorized:
 		return &failure{"the answer was refused: " + err.Error()}
 	}
-	return fmt.Errorf("its answer is not sent: %w", err)
+	return fmt.Errorf("cannot send its answer: %w", err)
 }
 
-var errUnread = errors.New("nobody reads the output any more")
+var errUnread = errors.New("nobody reads the output anymore")
 
 // ready refuses further messages if nobody reads what commands print. Then every command
 // that prints would fail, whatever its message is.
@@ -131,7 +129,7 @@ func (c errorIgnorer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the end of its input.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -148,7 +146,7 @@ func (t *tail) line() string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// head keeps the beginning of what is written to it, and notes if there was more.
+// head is a writer that keeps the beginning of its input and records whether there was more.
 type head struct {
 	b    bytes.Buffer
 	more bool

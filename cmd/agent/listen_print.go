@@ -10,8 +10,7 @@ import (
 	"relay/http/client"
 )
 
-// print waits until stdout takes the message, but no longer than until the second
-// signal.
+// print waits until stdout has taken the message, or until the second signal.
 func (l *listener) print(m *client.Message) error {
 	out, text, err := l.Stdout, []byte(nil), error(nil)
 	if show.OnScreen(out) && !l.JSON {
@@ -32,8 +31,8 @@ func (l *listener) print(m *client.Message) error {
 	}
 }
 
-// spoken returns a message for people to read: its time, sender, type, conversation
-// and id on a line, and its payload below.
+// spoken returns a message for a terminal: its time, sender, type, conversation and id on a line, and its
+// payload below.
 func (l *listener) spoken(m *client.Message) []byte {
 	what := m.Type
 	if m.Priority != "" && m.Priority != relay.DefaultPriority {

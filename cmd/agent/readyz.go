@@ -19,28 +19,28 @@ func (a *app) readyzCommand() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "readyz",
-		Short: "Ask whether a server is ready, and which parts are not",
-		Long: `Ask a server whether it answers requests and can write. If not, the command says
-which part of it is not ready, and its exit code is 1. It needs no key, so a
-supervisor or a container can use it to check the server's health.
+		Short: "Check whether a server is ready, and which parts are not",
+		Long: `Check whether a server answers requests and can write. If not, the command names
+the part that is not ready, and exits with code 1. It needs no key, so a
+supervisor or a container can use it as a health check.
 
-A disk without room for messages, and a search index that catches up, are shown,
-but do not make the server unready.`,
+A full disk and a search index that is catching up are reported, but do not make
+the server unready.`,
 		Example: `  relay readyz
   relay readyz --wait 10s && relay send bob^demo '{"text":"hello"}'
   relay readyz --url https://relay.example.com --json`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.readyz(cmd.Context(), c, wait) },
 	}
-	cmd.Flags().DurationVar(&wait, "wait", 0, "ask again until the server is ready, for this `time` at most")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "maximum `time` to wait until the server is ready")
 	c.AddServer(cmd)
 	return cmd
 }
 
-const readyEvery = 100 * time.Millisecond // between two questions
+const readyEvery = 100 * time.Millisecond // between two requests
 
-// readyz asks until the server is ready or the time is over, at least once. A question
-// that the end of the time cuts short says less than the one before it, so that one counts.
+// readyz asks, at least once, until the server is ready or the time is over. If the end of the time cuts a
+// request short, the result of the request before it counts, which says more.
 func (a *app) readyz(ctx context.Context, c remote.Flags, wait time.Duration) error {
 	config, err := c.TLS()
 	if err != nil {
@@ -67,8 +67,7 @@ func (a *app) readyz(ctx context.Context, c remote.Flags, wait time.Duration) er
 	return a.printReady(answer)
 }
 
-// printReady prints the answer: on stdout, also if the server is not ready, because that
-// is what was asked.
+// printReady prints the answer to stdout, even if the server is not ready: that is the result of the command.
 func (a *app) printReady(answer client.Readiness) (err error) {
 	switch {
 	case a.JSON:

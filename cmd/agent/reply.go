@@ -19,11 +19,11 @@ func (a *app) replyCommand() *cobra.Command {
 		Short: "Answer a message",
 		Long: `Send an answer to a message that the Mecha of RELAY_KEY has received, to its
 sender, in its conversation and with its correlation_id, and print the answer's
-id. The answer names the message that it answers, so relay ask finds it. The
-payload, and --retry, are as in relay send.
+id. The answer names the message in in_reply_to, so relay ask finds it. The
+payload and --retry are as in relay send.
 
-The message itself stays pending: relay ack ends it. The answer has the type
-reply, to which relay listen --reply gives no answer.`,
+The message itself stays pending until relay ack ends it. The answer has the
+type reply, which relay listen --reply does not answer.`,
 		Example: `  relay reply msg_0t3z1hj9e001xzqx8pz68qj0y4 '{"text":"fine, and you?"}'
   ./think.sh | relay reply "$ID" && relay ack "$ID"`,
 		Args: cli.Between(1, 2, "a message id and at most one payload"),
@@ -60,7 +60,7 @@ func address(ctx context.Context, c *client.Client, m *outgoing) error {
 		return err
 	}
 	if question.Sender == string(own) && question.To != string(own) {
-		return cli.Usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s",
+		return cli.Usagef("%s is a message that you have sent; to follow up on it: relay send %s --in-reply-to %s",
 			m.InReplyTo, question.To, m.InReplyTo)
 	}
 	m.To, m.CorrelationID = question.Sender, question.CorrelationID

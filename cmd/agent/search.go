@@ -21,9 +21,9 @@ func (a *app) searchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search [QUERY…]",
 		Short: "Find the Mecha that can do something",
-		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY. An
+		Long: `Find Mechas by their abilities, in plain words, as the Mecha of RELAY_KEY. An
 exact address or name comes first, then an exact skill. Without a query, search
-finds every Mecha that the filters allow. Put -- before a query that begins
+finds every Mecha that passes the filters. Put -- before a query that begins
 with the word forget.`,
 		Example: `  relay search book a flight to lisbon
   relay search --tag travel invoices --json
@@ -50,7 +50,7 @@ with the word forget.`,
 	}
 	c.Add(cmd)
 	f := cmd.Flags()
-	f.IntVar(&q.Limit, "limit", 10, "how many Mechas at most, up to 100")
+	f.IntVar(&q.Limit, "limit", 10, "maximum number of Mechas, up to 100")
 	f.StringVar(&q.Sort, "sort", "relevance", "the `order`: relevance, recent (last changed first) or name")
 	f.StringSliceVar(&q.Filter.Tags, "tag", nil,
 		"only Mechas with this `tag` or a child of it; if given several times, with any of them")
@@ -63,14 +63,14 @@ with the word forget.`,
 	return cmd
 }
 
-// checkSearch refuses what would be refused without a look into the index.
+// checkSearch refuses a search that the relay would refuse without reading the index.
 func checkSearch(query string, q client.FindOptions) error {
 	f := &q.Filter
 	if query == "" && len(f.Tags)+len(f.Crew)+len(f.Skills)+len(f.Languages) == 0 && f.Online == nil {
 		return cli.Usagef("search takes a query, or a filter: --tag, --crew, --skill, --language, --online")
 	}
 	if q.Sort != "relevance" && q.Sort != "recent" && q.Sort != "name" {
-		return cli.Usagef("--sort must be relevance, recent or name; %q is none of them", q.Sort)
+		return cli.Usagef("--sort must be relevance, recent or name, not %q", q.Sort)
 	}
 	if q.Limit < 1 {
 		return cli.Usagef("--limit must be at least 1")

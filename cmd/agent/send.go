@@ -20,14 +20,14 @@ import (
 	"relay/http/client"
 )
 
-// outgoing is a message to send.
+// outgoing is a message that a command sends.
 type outgoing struct {
 	To string
 	client.SendOptions
 	payload []byte
 }
 
-// sendFlags are the flags of a command that sends which are not fields of the message.
+// sendFlags are the flags of a sending command that are not fields of the message.
 type sendFlags struct {
 	retry, waitAck, waitReply time.Duration
 	noAck                     bool
@@ -39,21 +39,20 @@ func (a *app) sendCommand() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
 		Use:   "send TO [PAYLOAD|-|@FILE]",
-		Short: "Send a message, and wait for its ack or its answer if you like",
+		Short: "Send a message, and optionally wait for its ack or its answer",
 		Long: `Send a message as the Mecha of RELAY_KEY, and print the message's id. The
 payload is a JSON object: an argument, a file (@FILE), or stdin (- or nothing).
-It is sent byte for byte. To write to all Mechas of a crew, give *^CREW; each
-gets a message of its own, and all ids are printed.
+It is sent byte for byte. To write to all Mechas of a crew, use *^CREW; each
+gets its own message, and all ids are printed.
 
-If the relay does not answer or is overloaded, send tries again for --retry. The
-message is sent once all the same: every attempt has the same Idempotency-Key.
+If the relay does not answer or is overloaded, send retries for --retry. The
+message is still sent only once: every attempt has the same Idempotency-Key.
 
 --wait-ack waits for the final ack. The exit code is 0 for completed, and 1 for
 failed, rejected, expired, or no final ack in time. With --json, a second line
-has the message's record.
---wait-reply waits for the answer as relay ask does, but the exit code is 1 if
-the time is up.
-The same command with the same --idempotency-key waits again.`,
+is the message's record. --wait-reply waits for the answer as relay ask does,
+but the exit code after a timeout is 1. The same command with the same
+--idempotency-key waits again.`,
 		Example: `  relay send bob^demo '{"text":"hello, bob"}'
   relay send '*^demo' '{"text":"we are back"}'
   relay send bob^demo @order.json --idempotency-key order-17 --wait-ack 30s
@@ -75,65 +74,65 @@ The same command with the same --idempotency-key waits again.`,
 	f.add(cmd, &m)
 	addPlace(cmd, &m)
 	cmd.Flags().StringVar(&m.Type, "type", "", "the message's `type` (default message)")
-	cmd.Flags().DurationVar(&f.waitAck, "wait-ack", 0, "how long to wait for the final ack")
-	cmd.Flags().DurationVar(&f.waitReply, "wait-reply", 0, "how long to wait for the answer, which is then printed")
-	cmd.Flags().BoolVar(&f.noAck, "no-ack", false, "with --wait-reply: do not acknowledge the answer")
+	cmd.Flags().DurationVar(&f.waitAck, "wait-ack", 0, "time to wait for the final ack")
+	cmd.Flags().DurationVar(&f.waitReply, "wait-reply", 0, "time to wait for the answer, which is then printed")
+	cmd.Flags().BoolVar(&f.noAck, "no-ack", false, "with --wait-reply: no acknowledgement of the answer")
 	return cmd
 }
 
-// add adds to a command the flags of every command that sends.
+// add adds the flags of every sending command to a command.
 func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.Priority, "priority", "",
-		"the `priority`: low, normal, high, urgent, or a word of your own (default normal)")
+		"the `priority`: low, normal, high, urgent, or any other word (default normal)")
 	flags.StringVar(&m.IdempotencyKey, "idempotency-key", "",
-		"a `text`; for 24 hours, the same message with the same text is sent only once")
-	flags.DurationVar(&m.TTL, "ttl", 0, "the message expires after this time")
-	flags.DurationVar(&m.AckBy, "ack-by", 0, "have the relay tell you if the message is not acknowledged after this time")
-	flags.DurationVar(&f.retry, "retry", 10*time.Second, "how long to try again if the relay does not answer")
+		"a `text`; repeats with this key within 24 hours send no second message")
+	flags.DurationVar(&m.TTL, "ttl", 0, "time after which the message expires")
+	flags.DurationVar(&m.AckBy, "ack-by", 0, "time after which the relay tells you that the message is not acknowledged")
+	flags.DurationVar(&f.retry, "retry", 10*time.Second, "time to retry if the relay does not answer")
 }
 
-// addPlace adds to a command the flags that say where a message belongs.
+// addPlace adds the flags that say where a message belongs to a command.
 func addPlace(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.ConversationID, "conversation", "",
-		"the conversation's `id`, or a word of your own (default a new one)")
-	flags.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` that goes with the message")
+		"the conversation's `id`, or any word (default a new one)")
+	flags.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` by which you correlate messages")
 	flags.StringVar(&m.InReplyTo, "in-reply-to", "",
 		"the `id` of the message that this one answers, in whose conversation it is sent")
 	flags.StringVar(&m.SearchID, "search-id", "",
 		"the request_id of the `search` that found the recipient; searches learn from it")
 	flags.IntVar(&m.MaxMessages, "max-messages", 0,
-		"how many messages the conversation may hold that this one begins (default no limit)")
+		"message limit of the conversation that this one starts (default no limit)")
 }
 
-// prepare checks what was typed, and completes the message.
+// prepare checks the arguments and completes the message.
 func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
 	to, err := relay.ParseRecipient(args[0])
 	switch {
 	case err != nil:
 		return cli.Plain(err)
 	case f.waitAck > 0 && f.waitReply > 0:
-		return cli.Usagef("--wait-ack or --wait-reply, not both: an answer says more than an ack")
+		return cli.Usagef("--wait-ack cannot be combined with --wait-reply: an answer says more than an ack")
 	case to.IsCrew() && (f.waitAck > 0 || f.waitReply > 0):
-		return cli.Usagef("--wait-ack and --wait-reply wait for one recipient, and %s is a crew", to)
+		return cli.Usagef("--wait-ack and --wait-reply wait for one recipient, but %s is a crew", to)
 	case f.noAck && f.waitReply == 0:
-		return cli.Usagef("--no-ack goes with --wait-reply")
+		return cli.Usagef("--no-ack requires --wait-reply")
 	}
 	m.To = string(to)
 	return a.complete(m, f, args[1:])
 }
 
-// complete checks the flags of f, and adds them and the payload to the message. payload is
-// the argument that has it; without one, stdin has it.
+// complete checks the flags of f, and adds them and the payload to the message. payload is the argument with
+// the payload; without it, complete reads stdin.
 func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) {
 	switch {
 	case f.retry < 0 || f.waitAck < 0 || f.waitReply < 0 || m.TTL < 0 || m.AckBy < 0 || m.MaxMessages < 0:
 		return cli.Usagef("no flag may be negative")
 	case m.TTL%time.Second != 0 || m.AckBy%time.Second != 0:
-		return cli.Usagef("--ttl and --ack-by take whole seconds, as in 90s or 24h")
+		return cli.Usagef("--ttl and --ack-by must be whole seconds, as in 90s or 24h")
 	case f.waitReply > longestAsk:
-		return cli.Usagef("an answer can be waited for %v at most, and not %v", longestAsk, f.waitReply)
+		return cli.Usagef("the longest wait for an answer is %v, not %v", longestAsk, f.waitReply)
 	}
 	m.Question, m.Timeout = f.waitReply > 0, f.retry
 	if f.retry == 0 {
@@ -158,7 +157,7 @@ func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) 
 	return err
 }
 
-// checkPayload refuses what the relay would refuse, but sooner and more plainly.
+// checkPayload refuses what the relay would refuse, but sooner and with a plainer error.
 func checkPayload(payload []byte) error {
 	var syntax *json.SyntaxError
 	err := json.Unmarshal(payload, &struct{}{})
@@ -206,7 +205,7 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	return a.waitForAck(ctx, sent, f.waitAck)
 }
 
-// waitForAck waits for the final ack of a message. Any but completed is an error.
+// waitForAck waits for the final ack of a message. Any ack but completed is an error.
 func (a *app) waitForAck(ctx context.Context, sent *client.Sent, limit time.Duration) error {
 	last, err := sent.AwaitAck(ctx, limit)
 	state := ""

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// shell makes a command that runs a line of shell. The command is a process
-// group of its own: Ctrl-C reaches only us, and the end of the context kills the
-// whole group.
+// shell returns a command that runs a line of shell in its own process group: Ctrl-C reaches only us, and the
+// end of the context kills the whole group.
 func shell(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", line)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// shell makes a command that runs a line, which cmd.exe reads as it is. The
-// command is a process group of its own: Ctrl-C reaches only us.
+// shell returns a command that runs a line, which cmd.exe reads unchanged, in its own process group: Ctrl-C
+// reaches only us.
 func shell(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "cmd")
 	c.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /S /C "` + line + `"`,

@@ -15,8 +15,8 @@ func (a *app) whoamiCommand() *cobra.Command {
 	var c remote.Flags
 	cmd := &cobra.Command{
 		Use:   "whoami",
-		Short: "Show to whom RELAY_KEY belongs",
-		Long:  "Ask the relay to whom RELAY_KEY belongs. If this works, address, key and clock are right.",
+		Short: "Show which Mecha RELAY_KEY belongs to",
+		Long:  "Ask the relay which Mecha RELAY_KEY belongs to. If this works, address, key and clock are right.",
 		Example: `  relay whoami
   relay whoami --json | jq -r .mecha_id`,
 		Args: cli.Exactly(0, "no arguments"),

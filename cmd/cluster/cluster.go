@@ -1,10 +1,10 @@
 // Package cluster has the command relay cluster, and the node that relay serve --cluster starts. The
 // protocol between nodes is in package db/cluster, which is built only with the build tag cluster:
-// node.go has what needs it, and none.go what a program without it says.
+// node.go has the code that needs it, and none.go the errors of a program without it.
 //
-// Here is the cluster file as a person makes and changes it, the folder of a node's part
-// of the log, and how a database joins a cluster and leaves it. Whoever serves a store
-// joins the cluster before opening the store, in the order that serve.Node gives.
+// This package creates and changes the cluster file, knows the folder of a node's part of the log, and has a
+// database join and leave a cluster. A server joins the cluster before it opens the store, in the order of
+// serve.Node.
 package cluster
 
 import (
@@ -22,11 +22,11 @@ import (
 	"relay/db/replication"
 )
 
-// A member is a node of a cluster as a person names it.
+// A member is a node of a cluster as the arguments name it.
 type member struct{ name, addr string }
 
-// config is what a node needs: the cluster file, its own name in it, and what the server that
-// is about to open the store says.
+// config has what a node needs: the cluster file, its own name in it, and the description of the server that is
+// about to open the store.
 type config struct {
 	serve.Joining
 	file, name string
@@ -36,18 +36,18 @@ const defaultFile = "relay.cluster"
 
 type app struct{ *cli.App }
 
-// newCommand makes relay cluster.
+// newCommand returns relay cluster.
 func newCommand(of *cli.App) *cobra.Command {
 	a := &app{of}
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Run one relay on three machines (preview)",
-		Long: `Run one relay on three machines, of which one may be lost. A cluster survives a
-machine; it does not send faster. relay docs cluster tells how it works, and
-what to do when a machine is lost.
+		Long: `Run one relay on three machines, so that it survives the loss of one. A cluster
+does not send faster. relay docs cluster explains how it works, and what to do
+when a machine is lost.
 
 This is a preview. It needs the program relay-cluster, which has all commands of
-relay; relay itself says so.`,
+relay.`,
 		Example: `  relay cluster init n1=10.0.0.1:8090 n2=10.0.0.2:8090 n3=10.0.0.3:8090
   relay serve --cluster relay.cluster --node n1
   relay cluster status`,
@@ -67,15 +67,15 @@ func (a *app) initCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "init NAME=HOST:PORT…",
-		Short: "Make the file of a new cluster, and its first database",
-		Long: `Make the file of a new cluster, with its members and its key, and make the
+		Short: "Create the file of a new cluster and its first database",
+		Long: `Create the file of a new cluster, with its members and its key, and make the
 database of this machine the first one of the cluster. An existing database
-keeps all that it has; ids and cursors go on.
+keeps all its content; ids and cursors stay valid.
 
 Copy the cluster file to the other machines over a private channel: anyone who
 has the file can join as a node. The other machines need no database; each gets
-a copy from this one when it starts. HOST:PORT is where the nodes speak to each other. Clients
-use the --addr of relay serve, as before.`,
+a copy from this one when it starts. The nodes speak to each other at HOST:PORT.
+Clients use the --addr of relay serve, as before.`,
 		Example: `  relay cluster init n1=10.0.0.1:8090 n2=10.0.0.2:8090 n3=10.0.0.3:8090 --db relay.db
   relay serve --cluster relay.cluster --node n1`,
 		Args: cli.Between(3, 9, "three members or more, as in n1=10.0.0.1:8090"),
@@ -98,7 +98,7 @@ func (a *app) begin(path string, members []member) error {
 		return err
 	}
 	if _, err := os.Lstat(folder); err == nil {
-		return fmt.Errorf("%s is there: it is a node's part of the log of an earlier cluster; move it away first", folder)
+		return fmt.Errorf("%s is a node's part of the log of an earlier cluster; move it away first", folder)
 	}
 	if err := newFile(path, members); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (a *app) begin(path string, members []member) error {
 	}
 	_, err = fmt.Fprintf(a.Stdout,
 		`%[1]s is the file of the cluster. Copy it to the other machines, where only its owner may read it.
-Then start on this machine, which has %[2]s:
+Then start the node of this machine, which has %[2]s:
   relay serve --cluster %[1]s --node %[3]s --db %[2]s
 and on each of the others, without a database, by its own name.
 `, path, a.DBPath, members[0].name)
@@ -143,12 +143,12 @@ func (a *app) addCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME=HOST:PORT",
 		Short: "Add a member to the cluster file",
-		Long: `Add a member to the cluster file, such as the machine that takes the place of one
-that is lost. A machine that has lost its disk comes back under a new name.
+		Long: `Add a member to the cluster file, such as the machine that replaces a lost one.
+A machine that has lost its disk returns under a new name.
 
-Then copy the file to all machines and send their nodes SIGHUP, which has them
-read it again, before the new node starts. relay cluster remove takes the lost
-one out once the new one follows the log.`,
+Then, before the new node starts, copy the file to all machines and send their
+nodes SIGHUP, so that they reread it. Once the new node follows the log, remove
+the lost one with relay cluster remove.`,
 		Example: `  relay cluster add n4=10.0.0.4:8090
   kill -HUP $(pidof relay-cluster)`,
 		Args: cli.Exactly(1, "one member, as in n4=10.0.0.4:8090"),
@@ -172,11 +172,11 @@ func (a *app) removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a member from the cluster file",
-		Long: `Remove a member from the cluster file. Its name is not used again. Then copy the
-file to the other machines and send their nodes SIGHUP, which has them read it
-again. The removed member has its part in the log until three others follow it:
-so add its successor before. Until relay cluster status shows that three members
-have the log, no other one may be lost.`,
+		Long: `Remove a member from the cluster file. Its name cannot be used again. Then copy
+the file to the other machines and send their nodes SIGHUP, so that they reread
+it. The removed member still counts until three others follow the log, so add
+its successor first. Until relay cluster status shows that three members are up
+to date, the cluster does not survive the loss of another one.`,
 		Example: "  relay cluster remove n2",
 		Args:    cli.Exactly(1, "one name (relay cluster status)"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -201,14 +201,14 @@ func (a *app) sayChanged(path, what string) error {
 func (a *app) leaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
-		Short: "Make the database of a stopped node a plain file again",
-		Long: `Make the database of a stopped node a plain file, which relay serve serves without
-a cluster. It keeps all that it has; ids and cursors go on. The node's part of
-the log, in the folder beside the database, is removed.
+		Short: "Turn the database of a stopped node into a plain file again",
+		Long: `Turn the database of a stopped node into a plain file, which relay serve serves
+without a cluster. It keeps all its content; ids and cursors stay valid. The
+node's part of the log, in the folder next to the database, is removed.
 
-Stop all nodes before, and take the database of the node that is farthest
-(relay cluster status): what another node has accepted after it is not in it.
-The other databases are then of no use.`,
+First stop all nodes, and choose the database of the most advanced node (relay
+cluster status): it lacks what other nodes have accepted since its last entry.
+Afterwards the other databases are useless.`,
 		Example: "  relay cluster leave --db relay.db",
 		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(_ *cobra.Command, _ []string) error {
@@ -226,13 +226,13 @@ The other databases are then of no use.`,
 	return cmd
 }
 
-// logFolder is the folder of a node's part of the log.
+// logFolder returns the folder of a node's part of the log.
 func logFolder(dbPath string) (string, error) {
 	path, err := filepath.Abs(dbPath)
 	return path + ".cluster", err
 }
 
-// removeLog removes a node's part of the log. It reports whether there was one.
+// removeLog removes a node's part of the log. It reports whether it existed.
 func (a *app) removeLog() (there bool, err error) {
 	folder, err := logFolder(a.DBPath)
 	if err != nil {
@@ -243,15 +243,15 @@ func (a *app) removeLog() (there bool, err error) {
 		return false, nil
 	}
 	for _, e := range entries {
-		if e.Name() != "node.json" { // it says whose the log is, and goes last
+		if e.Name() != "node.json" { // it says whose log this is, and is removed last
 			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
 		}
 	}
 	return true, errors.Join(err, os.RemoveAll(folder))
 }
 
-// leave makes the database a plain one, and removes its part of the log. After a kill in
-// the middle it can be run again.
+// leave turns the database into a plain one and removes its part of the log. If it is killed, it can be run
+// again.
 func (a *app) leave() error {
 	err := replication.LeaveLog(a.DBPath, a.Schema, a.Actor(), "a plain file again")
 	if err != nil && !errors.Is(err, replication.ErrPlain) {
@@ -269,16 +269,16 @@ func (a *app) recoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover",
 		Short: "Begin a new cluster with the database of a stopped node",
-		Long: `Begin a new cluster, of the same members, with the database of this stopped node.
-It is for a cluster that cannot go on: two of three machines are lost, or the
-nodes say that the log has lost entries.
+		Long: `Begin a new cluster, of the same members, with the database of this stopped
+node. Use it for a cluster that cannot continue: two of three machines are lost,
+or the nodes report that the log has lost entries.
 
-Stop all nodes before, and take the node that is farthest (relay cluster
-status): what only others have accepted after it is lost. The command writes a
-new cluster file in the place of the old one. Copy it to the other machines, and
-remove their databases and the folders beside them; each gets a copy of this
-one when it starts. A machine that is lost is removed and added before, under a
-new name.`,
+First stop all nodes, and choose the most advanced one (relay cluster status):
+what only other nodes have accepted since is lost. Before this, replace each
+lost machine by a new name in the cluster file (relay cluster remove and add).
+The command replaces the cluster file. Copy it to the other machines, and remove
+their databases and the folders next to them; each gets a copy of this database
+when it starts.`,
 		Example: `  relay cluster status --db relay.db
   relay cluster recover --cluster relay.cluster --db relay.db`,
 		Args: cli.Exactly(0, "no arguments"),
@@ -294,9 +294,9 @@ func (a *app) renew(path string) error {
 	if err != nil {
 		return err
 	}
-	// Each step can be done again, after a kill in the middle.
+	// Each step can be repeated after a kill.
 	if _, err := replication.RecreateLog(a.DBPath, a.Schema, a.Actor(),
-		"in the place of one that could not go on"); err != nil {
+		"in the place of one that could not continue"); err != nil {
 		return system.Denied(a.DBPath, true, err)
 	}
 	if err := write(); err != nil {
@@ -309,7 +309,7 @@ func (a *app) renew(path string) error {
 		return a.PrintJSON(map[string]string{"cluster": path, "db": a.DBPath})
 	}
 	_, err = fmt.Fprintf(a.Stdout, `%s is the file of a new cluster, which begins with %s. Copy it to the other machines,
-remove their databases and the folders beside them, and start all nodes.
+remove their databases and the folders next to them, and start all nodes.
 `, path, a.DBPath)
 	return err
 }

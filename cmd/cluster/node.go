@@ -20,7 +20,7 @@ import (
 	"relay/db/replication"
 )
 
-// newFile writes the file of a new cluster to path, where no file may be.
+// newFile writes the file of a new cluster to path, where no file may exist.
 func newFile(path string, members []member) error {
 	var all []cluster.Member
 	for _, m := range members {
@@ -31,7 +31,7 @@ func newFile(path string, members []member) error {
 		return cli.Usagef("%w", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is there already; --cluster names another file", path)
+		return fmt.Errorf("%s already exists; name another file with --cluster", path)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -60,8 +60,7 @@ func removeFromFile(path, name string) error {
 	return f.Write(path)
 }
 
-// renewedFile makes the file of a new cluster with the members of the one at path. write
-// puts it in the place of that one.
+// renewedFile prepares the file of a new cluster with the members of the one at path. write replaces that one.
 func renewedFile(path string) (write func() error, err error) {
 	old, err := cluster.ReadFile(path)
 	if err != nil {
@@ -75,14 +74,14 @@ func renewedFile(path string) (write func() error, err error) {
 	return func() error { return f.Write(path) }, nil
 }
 
-// joined is a serve.Node, and the Gate of its store.
+// joined is a serve.Node and the Gate of its store.
 type joined struct {
 	*cluster.Node
 	path string // of the cluster file
 }
 
-// join starts the node that c names. If there is no database, it gets a copy of that of
-// another node. The end of ctx ends its waiting for other nodes.
+// join starts the node that c names. If the node has no database, it gets a copy of another node's. When ctx
+// ends, it stops waiting for other nodes.
 func join(ctx context.Context, c config) (serve.Node, error) {
 	f, err := cluster.ReadFile(c.file)
 	if err != nil {
@@ -104,7 +103,7 @@ func join(ctx context.Context, c config) (serve.Node, error) {
 		},
 	})
 	if err == nil && missing {
-		c.Log.Info("this node has no database: it asks the others for a copy of theirs", "db", c.DB)
+		c.Log.Info("this node has no database; asking the other nodes for a copy of theirs", "db", c.DB)
 		if err = n.FetchSnapshot(ctx, c.DB); err != nil {
 			err = errors.Join(err, n.Close())
 		}
@@ -115,15 +114,15 @@ func join(ctx context.Context, c config) (serve.Node, error) {
 	return joined{n, c.file}, nil
 }
 
-// mustBeOfCluster refuses a plain database. missing tells that there is none.
+// mustBeOfCluster refuses a plain database. missing reports that no database exists.
 func mustBeOfCluster(path string) (missing bool, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
 	_, follows, err := file.ReplicaAt(path)
 	if err == nil && !follows {
-		err = fmt.Errorf("%s is a plain database, which belongs to no cluster: relay cluster init begins one with it; "+
-			"elsewhere move it away, and the node gets a copy of the others'", path)
+		err = fmt.Errorf("%s is a plain database, which belongs to no cluster: begin a cluster with it by "+
+			"relay cluster init; on the other machines move it away, and the node gets a copy", path)
 	}
 	return false, system.Denied(path, false, err)
 }
@@ -143,7 +142,7 @@ func (j joined) Reload() error {
 	return j.SetFile(f)
 }
 
-// Status returns the state of the cluster as relay cluster status reads it.
+// Status returns the state of the cluster in the form that relay cluster status reads.
 func (j joined) Status(ctx context.Context) (json.RawMessage, error) {
 	st := j.Node.Status(ctx)
 	told := status{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First,

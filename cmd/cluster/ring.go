@@ -32,7 +32,7 @@ func newPart() *serve.Part {
 		},
 		Check: func(*pflag.FlagSet) error {
 			if (c.file == "") != (c.name == "") {
-				return cli.Usagef("--cluster and --node belong together")
+				return cli.Usagef("--cluster and --node require each other")
 			}
 			return nil
 		},

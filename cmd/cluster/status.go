@@ -17,7 +17,7 @@ import (
 	"relay/db/file"
 )
 
-// status is what a node tells of its cluster, as JSON.
+// status is a node's report about its cluster, as JSON.
 type status struct {
 	Cluster string         `json:"cluster"`
 	Node    string         `json:"node"`
@@ -37,10 +37,10 @@ type memberStatus struct {
 	Holds     bool     `json:"holds_log"` // it has a copy of the log, which counts for the majority
 	SilentFor *float64 `json:"silent_seconds"`
 	Applied   uint64   `json:"applied_entry"`
-	Differs   bool     `json:"differs"` // its store has decided otherwise than that of the node that tells this
+	Differs   bool     `json:"differs"` // its store has decided otherwise than the reporting node's
 	Clock     *float64 `json:"clock_ahead_seconds"`
 	Version   string   `json:"version"`
-	Rules     int64    `json:"rules"`       // of the log that are in force for its database
+	Rules     int64    `json:"rules"`       // of the log that its database applies
 	Knows     int64    `json:"knows_rules"` // the newest that its program knows
 }
 
@@ -50,11 +50,11 @@ const statusPatience = 10 * time.Second
 func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Ask the node on this machine how the cluster is",
-		Long: `Ask the node that serves the database how the cluster is: its members, which of
-them leads the log, how far each has come, and which three have a copy of the
-log: two of these must run. If nobody serves the database, the command says how
-far it has come.`,
+		Short: "Show the state of the cluster, as this machine's node sees it",
+		Long: `Show the state of the cluster as the node that serves the database sees it: its
+members, which of them leads the log, the last entry of each, and which three
+are up to date: two of these must run. If no node serves the database, the
+command shows the last entry of the database.`,
 		Example: `  relay cluster status
   relay cluster status --db /var/lib/relay/relay.db --json | jq .leader`,
 		Args: cli.Exactly(0, "no arguments"),
@@ -88,7 +88,7 @@ func (a *app) printStatus(ctx context.Context) error {
 	}
 	var st status
 	if err := json.Unmarshal(text, &st); err != nil {
-		return fmt.Errorf("the answer of the node cannot be read: %w", err)
+		return fmt.Errorf("cannot read the answer of the node: %w", err)
 	}
 	if a.JSON {
 		return a.PrintJSON(st)
@@ -96,12 +96,12 @@ func (a *app) printStatus(ctx context.Context) error {
 	return a.printCluster(st)
 }
 
-// printStopped tells how far the database of a stopped node has come.
+// printStopped prints the last entry in the database of a stopped node.
 func (a *app) printStopped(at file.Replica) error {
 	if a.JSON {
 		return a.PrintJSON(map[string]any{"log": fmt.Sprintf("%x", at.Log), "applied_entry": at.Applied, "served": false})
 	}
-	_, err := fmt.Fprintf(a.Stdout, "nobody serves %s; it has the entries of the log up to %d\n", a.DBPath, at.Applied)
+	_, err := fmt.Fprintf(a.Stdout, "no node serves %s; it has the entries of the log up to %d\n", a.DBPath, at.Applied)
 	return err
 }
 
@@ -111,11 +111,11 @@ func (a *app) printCluster(st status) error {
 		leader = *st.Leader
 	}
 	if !st.Fresh {
-		state = "is cut off, or behind the others: it answers no reads"
+		state = "is cut off or behind the others: it answers no reads"
 	}
 	fmt.Fprintf(a.Stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n",
 		st.Node, state, leader, st.First, st.Last, show.Bytes(int64(st.Bytes)))
-	w := show.NewTable(a.Stdout, "NODE", "ADDRESS", show.Heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
+	w := show.NewTable(a.Stdout, "NODE", "ADDRESS", show.Heading("STATE"), "ENTRY", "UP TO DATE", "CLOCK", "VERSION")
 	for _, m := range st.Members {
 		state, colour := "follows the log", show.Green
 		switch {

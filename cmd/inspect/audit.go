@@ -18,15 +18,15 @@ func (a *app) auditCommand() *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show who changed keys and Mechas, or the whole file, and when",
-		Long: `Show the audit log, the oldest act first: keys that were issued, rotated and
-revoked, Mechas that were removed, profiles that a command set, imports,
-restores, compactions and removals of messages. Each has its time, the user of
-this machine and the command.
+		Short: "Show the audit log: who changed what, when",
+		Long: `Show the audit log, the oldest entry first: keys issued, rotated and revoked,
+Mechas removed, profiles set by a command, imports, restores, compactions and
+removals of messages. Each entry has its time, the user of this machine and the
+command.
 
-The log is in the database, in the same transaction as the act itself. relay
-restore takes it along. It keeps the newest 100,000 acts. Who may write the file
-may change its log, too.`,
+The log is in the database, written in the same transaction as the change
+itself. relay restore keeps it. It has the newest 100,000 entries. Anyone who
+can write the file can also change its log.`,
 		Example: `  relay audit --since 7d
   relay audit --json | jq 'select(.what == "key_revoked")'`,
 		Args: cli.Exactly(0, "no arguments"),
@@ -44,7 +44,7 @@ may change its log, too.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "only from this `time` on, as in 2026-11-21, 90m or 7d")
+	cmd.Flags().StringVar(&since, "since", "", "`time` of the first entry, as in 2026-11-21, 90m or 7d")
 	a.DBFlag(cmd)
 	return cmd
 }
@@ -78,7 +78,7 @@ func (a *app) printActs(acts []relay.NotedAct) error {
 
 func (a *app) tableOfActs(acts []relay.NotedAct) error {
 	if len(acts) == 0 {
-		_, err := fmt.Fprintln(a.Stderr, "nothing is noted for this time")
+		_, err := fmt.Fprintln(a.Stderr, "the log has no entry for this time")
 		return err
 	}
 	w := show.NewTable(a.Stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")

@@ -1,6 +1,6 @@
-// Package inspect is the commands that read a database, with or without a server on it:
-// messages, traces, why there is no answer, counts, and the audit log. They write
-// nothing, and wait for nobody. What they read is in package browse.
+// Package inspect has the commands that read a database, with or without a server on it: messages, traces, why
+// there is no answer, counts, and the audit log. They write nothing and wait for no lock. Package browse has
+// their queries.
 package inspect
 
 import (
@@ -16,7 +16,7 @@ func init() {
 	cli.Register(cli.Ring{Name: "inspect", Commands: slices.Concat(
 		cli.Commands("look", (*app).messageCommand, (*app).whyCommand, (*app).statsCommand),
 		cli.Commands("operating", (*app).auditCommand))})
-	docs.Register(docs.Ring{Name: "inspect"}) // pages of others tell of it
+	docs.Register(docs.Ring{Name: "inspect"}) // other pages describe it
 }
 
 type app struct{ *cli.App }

@@ -21,8 +21,8 @@ import (
 func (a *app) messageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "message",
-		Short: "Look at messages: list, show, tail, trace, conversation, stats",
-		Long: `Look at the messages of all Mechas. The commands only read the database file,
+		Short: "Inspect messages: list, show, tail, trace, conversation",
+		Long: `Inspect the messages of all Mechas. The commands only read the database file,
 with or without a server on it, and do not slow the server down.`,
 		Example: `  relay message list --mecha planner^acme --state pending
   relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7`,
@@ -38,8 +38,8 @@ func (a *app) messageShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one message: its record, or its payload",
-		Long: `Show the record of one message, as the API gives it. --payload adds the payload;
---raw prints only the payload, byte for byte as it was sent.`,
+		Long: `Show the record of one message, as in the API. --payload adds the payload; --raw
+prints only the payload, byte for byte as it was sent.`,
 		Example: `  relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --payload
   relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --raw | jq .`,
 		Args: cli.Exactly(1, "one message id (relay message list)"),
@@ -62,14 +62,14 @@ func (a *app) messageShow() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&payload, "payload", false, "show the payload too")
-	cmd.Flags().BoolVar(&raw, "raw", false, "print only the payload's bytes")
+	cmd.Flags().BoolVar(&payload, "payload", false, "the payload in addition to the record")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the payload's bytes")
 	a.DBFlag(cmd)
 	return cmd
 }
 
-// printMessage prints a message as the API gives it: on several lines for people,
-// on one with --json. The numbers in a payload keep their spelling.
+// printMessage prints a message as in the API: on several lines, or with --json on one. The numbers in a
+// payload keep their spelling.
 func (a *app) printMessage(m *relay.Message) error {
 	record := http.AppendRecord(nil, m)
 	var b bytes.Buffer
@@ -91,8 +91,8 @@ func (a *app) messageConversation() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "conversation ID",
-		Short: "Read a conversation as a dialogue",
-		Long: `Read a conversation from its beginning: who sent what to whom, and what became
+		Short: "Show a conversation as a dialogue",
+		Long: `Show a conversation from its beginning: who sent what to whom, and the outcome
 of each message. --json prints the records with their payloads, one on each
 line.`,
 		Example: "  relay message conversation conv_06fexd1h8k0000a2b3c4d5e6f7",
@@ -107,7 +107,7 @@ line.`,
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 1000, "print at most so many messages")
+	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum number of messages")
 	a.DBFlag(cmd)
 	return cmd
 }

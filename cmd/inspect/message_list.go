@@ -16,7 +16,7 @@ import (
 	"relay/db/relay"
 )
 
-// listFlags are the flags of message list, and the query that they make.
+// listFlags are the flags of message list, and the query that they form.
 type listFlags struct {
 	browse.ListQuery
 	mecha, peer, conversation, before, after string
@@ -30,8 +30,8 @@ func (a *app) messageList() *cobra.Command {
 		Use:   "list",
 		Short: "List messages, newest first",
 		Long: `List the messages that pass all filters, newest first. A time is in RFC 3339, a
-date in UTC, or how long ago: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d. The
-next page comes with --before and the id in the last line.`,
+date in UTC, or an age: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d. For the next
+page, add --before and the id in the last line.`,
 		Example: `  relay message list --mecha planner^acme --state pending
   relay message list --dead --since 1d
   relay message list --since 1h --text invoice --json | jq -r .message_id`,
@@ -51,18 +51,18 @@ next page comes with --before and the id in the last line.`,
 	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateWords, cobra.ShellCompDirectiveNoFileComp))
 	f.BoolVar(&l.dead, "dead", false,
-		"only those that came to nothing: expired, failed or rejected; short for --state dead")
+		"only expired, failed or rejected messages; short for --state dead")
 	f.BoolVar(&l.overdue, "overdue", false,
-		"only those that their senders wanted acknowledged by now; short for --state overdue")
+		"only messages not acknowledged by their ack_by; short for --state overdue")
 	f.StringVar(&l.Status, "status", "", "only with this `status` in the latest ack, as in failed")
 	f.StringVar(&l.Type, "type", "", "only of this message `type`")
 	f.StringVar(&l.Priority, "priority", "", "only of this `priority`")
 	f.StringVar(&l.since, "since", "", "only from this `time` on")
 	f.StringVar(&l.until, "until", "", "only before this `time`")
-	f.StringVar(&l.Text, "text", "", "only with this `text` in the payload, in upper or lower case")
+	f.StringVar(&l.Text, "text", "", "only with this `text` in the payload, in any case")
 	f.StringVar(&l.before, "before", "", "only messages before the one with this `id`")
 	f.StringVar(&l.after, "after", "", "only messages after the one with this `id`")
-	f.BoolVar(&l.Oldest, "oldest", false, "list the oldest first")
+	f.BoolVar(&l.Oldest, "oldest", false, "oldest first")
 	f.IntVar(&l.Limit, "limit", 50, "messages on a page")
 	a.DBFlag(cmd)
 	return cmd
@@ -70,7 +70,7 @@ next page comes with --before and the id in the last line.`,
 
 var stateWords = []string{"pending", "queued", "delivered", "acknowledged", "expired", "dead", "overdue"}
 
-// read makes the query from the flags.
+// read forms the query from the flags.
 func (l *listFlags) read(now time.Time) (err error) {
 	for _, address := range []struct {
 		text string
@@ -87,7 +87,7 @@ func (l *listFlags) read(now time.Time) (err error) {
 		return err
 	}
 	if l.State = relay.StateFilter(slices.Index(stateWords, l.state) + 1); l.state != "" && l.State == relay.AnyState {
-		return cli.Usagef("--state is one of %s, not %q", strings.Join(stateWords, ", "), l.state)
+		return cli.Usagef("--state must be one of %s, not %q", strings.Join(stateWords, ", "), l.state)
 	}
 	switch l.direction {
 	case "in":
@@ -96,10 +96,10 @@ func (l *listFlags) read(now time.Time) (err error) {
 		l.Direction = relay.Out
 	case "all":
 	default:
-		return cli.Usagef("--direction is in, out or all, not %q", l.direction)
+		return cli.Usagef("--direction must be in, out or all, not %q", l.direction)
 	}
 	if l.Direction != relay.Both && l.Mecha == "" {
-		return cli.Usagef("--direction needs --mecha, from whose side it is seen")
+		return cli.Usagef("--direction requires --mecha, from whose side it is seen")
 	}
 	if l.Since, err = parseWhen("since", l.since, now); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (l *listFlags) shortForms() error {
 	return nil
 }
 
-// parseWhen reads a time: RFC 3339, a date in UTC, or how long ago.
+// parseWhen reads a time: RFC 3339, a date in UTC, or an age.
 func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -181,7 +181,7 @@ func (a *app) messageTable(list []*relay.Message) error {
 		if m.Ack != nil {
 			status = m.Ack.Status
 			if state += " " + status; m.State == relay.Delivered {
-				state = status // the recipient's own word says more than "delivered"
+				state = status // the recipient's status says more than "delivered"
 			}
 		}
 		if m.Overdue {

@@ -22,9 +22,9 @@ func (a *app) messageTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print new messages and changes of state as they are committed",
-		Long: `Print new messages and changes of state in commit order, as they are committed,
-until the command is interrupted; and when the relay tells a sender that a
-message is overdue, or a conversation full. A line has the time, the event, the
+		Long: `Print events in commit order, as they are committed, until the command is
+interrupted: new messages, changes of state, and the relay's notices that a
+message is overdue or a conversation full. A line has the time, the event, the
 message, its sender and its recipient.`,
 		Example: `  relay message tail
   relay message tail --mecha planner^acme --last 10 --json`,
@@ -44,7 +44,7 @@ message, its sender and its recipient.`,
 		},
 	}
 	cmd.Flags().StringVar(&mecha, "mecha", "", "only messages that this `address` sends or receives")
-	cmd.Flags().IntVar(&last, "last", 0, "begin with so many of the latest messages")
+	cmd.Flags().IntVar(&last, "last", 0, "number of the latest messages to begin with")
 	a.DBFlag(cmd)
 	return cmd
 }

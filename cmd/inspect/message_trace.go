@@ -23,16 +23,15 @@ func (a *app) messageTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace ID",
 		Short: "Show what happened to one message, and when",
-		Long: `Show what happened to one message, when, and by which key: when the relay
-accepted it, and whether it was signed; when it was written to a socket; when
-a worker claimed it, and when it came back; when it was marked as delivered,
-acknowledged, answered, or expired; when the relay told the sender that it is
-overdue, or its conversation full; and how much time passed between. The last
-line says why there is no answer, or where it is, as relay why does.
+		Long: `Show what happened to one message, when, and by which key: accepted by the
+relay, signed or not; written to a socket; claimed by a worker, and available
+again; marked as delivered, acknowledged, answered or expired; and the relay's
+notices that it is overdue or its conversation full. The last line says why
+there is no answer, or where the answer is, as relay why does.
 
-"pushed" means that the network took the message. The server notes it with the
+"pushed" means that the network took the message. The server records it with the
 next commit, within half a second; a server that is killed may lose its last
-notes.`,
+records.`,
 		Example: "  relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7",
 		Args:    cli.Exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,7 +67,7 @@ type stepJSON struct {
 	Answer   *string       `json:"message_id"` // of the answer
 }
 
-// tracedStep is a step of a trace, or the answer, which is a message of its own.
+// tracedStep is a step of a trace, or the answer, which is a separate message.
 type tracedStep struct {
 	look.Step
 	answer relay.MessageID
@@ -141,7 +140,8 @@ func (a *app) printTrace(t *look.Trace, now time.Time) error {
 	return err
 }
 
-// stepName is a step in a word or two: the recipient's own word says more than ours.
+// stepName names a step in a word or two. The recipient's status takes precedence, since it says more than
+// ours.
 func stepName(s look.Step) string {
 	switch {
 	case s.Status != "":
@@ -179,23 +179,22 @@ func stepNote(t *look.Trace, s tracedStep) string {
 	case look.StepOverdue, look.StepFull:
 		return told(t.Message, s.Step)
 	case look.StepExpired:
-		return "its time ended at " + display.At(t.Message.ExpiresAt)
+		return "it expired at " + display.At(t.Message.ExpiresAt)
 	case look.StepClaimed:
 		return fmt.Sprintf("by the worker %s, until %s unless it renews",
 			cmp.Or(s.Worker, "without a name"), display.At(s.Until))
 	case look.StepReturned:
-		return "the lease ran out, or it was put off until then: it can be had again"
+		return "its lease or deferral ended: it can be claimed again"
 	case stepAnswered:
 		return "by " + string(s.answer)
 	}
 	if s.What == look.StepProgress && !s.Until.IsZero() {
-		return strings.TrimSpace("put off until " + display.At(s.Until) + "  " + s.Detail)
+		return strings.TrimSpace("deferred until " + display.At(s.Until) + "  " + s.Detail)
 	}
 	return s.Detail
 }
 
-// told says what the relay itself told the sender of a message by a step; "" if it told
-// nothing.
+// told returns what the relay itself told the sender of a message in a step, or "".
 func told(m *relay.Message, s look.Step) string {
 	switch s.What {
 	case look.StepOverdue:

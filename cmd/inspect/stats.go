@@ -22,8 +22,9 @@ func (a *app) statsCommand() *cobra.Command {
 		Short: "Count Mechas, keys and messages, and measure the files",
 		Long: `Count Mechas, keys and messages by their state, show the oldest pending message
 and the busiest Mechas, and measure the files. The command reads a row of every
-message, which takes about a second for a million. Beside a server it pauses again and
-again, so that the server's log stays short, and takes several times as long.`,
+message, which takes about a second for a million. While a server runs on the
+database, it pauses often, so that the server can truncate its WAL, and takes
+several times as long.`,
 		Example: "  relay stats\n  relay stats --json | jq .messages.pending",
 		Args:    cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +45,7 @@ again, so that the server's log stays short, and takes several times as long.`,
 	return cmd
 }
 
-// files is the space that the store takes on the disk, in bytes.
+// files is the disk space of the store, in bytes.
 type files struct {
 	Path  string `json:"path"`
 	File  int64  `json:"file_bytes"`
@@ -62,19 +63,19 @@ func measureFiles(path string) files {
 	if info, err := os.Stat(real); err == nil {
 		f.File = info.Size()
 	}
-	if info, err := os.Stat(real + "-wal"); err == nil { // SQLite puts it beside the file itself
+	if info, err := os.Stat(real + "-wal"); err == nil { // SQLite puts it next to the file itself
 		f.Log = info.Size()
 	}
 	f.Index = sizeOfFolder(real + ".index")
-	// a server puts its index beside the link
+	// a server puts its index next to the link
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		f.Index += sizeOfFolder(path + ".index")
 	}
 	return f
 }
 
-// sizeOfFolder returns the bytes of the files in a folder; 0 if there is none. A file
-// that is removed meanwhile does not count.
+// sizeOfFolder returns the bytes of the files in a folder, or 0 if it does not exist. A file that is removed
+// meanwhile does not count.
 func sizeOfFolder(path string) (sum int64) {
 	_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -130,9 +131,10 @@ func (a *app) printStats(s browse.Stats, f files, now time.Time) error {
 	if s.Oldest != "" {
 		line("Oldest", "%s has waited for %s for %s", s.Oldest, s.OldestFor, show.Gap(now.Sub(s.OldestAt)))
 	}
-	line("Kept", "%d words, %d conversations without a message, %d nonces; %d removed messages still in mailboxes",
+	line("Kept", "%d interned strings, %d conversations without a message, %d nonces; "+
+		"%d removed messages still in mailboxes",
 		s.Words, s.Dormant, s.KeptNonces, s.Unlisted)
-	line("Files", "database %s (%s of it free), log %s, search index %s",
+	line("Files", "database %s (%s of it free), WAL %s, search index %s",
 		show.Bytes(f.File), show.Bytes(s.FreeBytes), show.Bytes(f.Log), show.Bytes(f.Index))
 	line("", "%s, schema %d", f.Path, s.SchemaVersion)
 	if len(s.Busiest) == 0 {

@@ -19,14 +19,14 @@ func (a *app) whyCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "why ID|ADDRESS",
-		Short: "Say why there is no answer: to a message, or from a Mecha",
-		Long: `Say in a sentence why there is no answer to a message, or where the answer is.
-For an address, say how that Mecha is, and what waits for it and why: the oldest
-messages first.
+		Short: "Explain why there is no answer, to a message or from a Mecha",
+		Long: `Explain in a sentence why there is no answer to a message, or where the answer
+is. For an address, describe the state of that Mecha, and list its pending
+messages with the reasons, the oldest first.
 
 The command reads the database file, with or without a server on it. The file
-does not say who is connected at this moment, and when a Mecha was last seen only
-to about a minute. GET /api/v1/messages/ID/trace, which asks the server, knows.`,
+does not say who is connected now, and knows to about a minute when a Mecha was
+last seen. GET /api/v1/messages/ID/trace asks the server, which knows both.`,
 		Example: `  relay why msg_06fexd1h8k0000a2b3c4d5e6f7
   relay why planner^acme`,
 		Args: cli.Exactly(1, "one message id (relay message list) or one address"),
@@ -46,12 +46,12 @@ to about a minute. GET /api/v1/messages/ID/trace, which asks the server, knows.`
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 10, "for an address: name at most so many messages")
+	cmd.Flags().IntVar(&limit, "limit", 10, "for an address: maximum number of messages")
 	a.DBFlag(cmd)
 	return cmd
 }
 
-// verdictJSON is a verdict as the API gives it.
+// verdictJSON is a verdict as in the API.
 type verdictJSON struct {
 	Code  relay.VerdictCode `json:"code"`
 	Text  string            `json:"text"`
@@ -131,14 +131,14 @@ func (a *app) printWaiting(w *browse.Waiting, health string) error {
 		w.Overdue, messages})
 }
 
-// health says in one sentence how a Mecha is, and what waits for it.
+// health describes in one sentence the state of a Mecha and the messages that wait for it.
 func health(w *browse.Waiting, now time.Time) string {
 	var how string
 	switch {
 	case w.Removed:
-		how = "was removed, and nobody can receive for it"
+		how = "was removed, so nobody can receive for it"
 	case w.LiveKeys == 0:
-		how = "has no valid key, and so it cannot receive"
+		how = "has no valid key, so it cannot receive"
 	case w.LastSeen.IsZero():
 		how = "has never made a request"
 	default:
@@ -147,7 +147,7 @@ func health(w *browse.Waiting, now time.Time) string {
 	return fmt.Sprintf("%s %s; %s.", w.Mecha, how, backlog(w, now))
 }
 
-// backlog says how many messages wait, and what is known of them.
+// backlog says how many messages wait, and in which states.
 func backlog(w *browse.Waiting, now time.Time) string {
 	if w.Pending == 0 {
 		return "nothing waits for it"
@@ -163,7 +163,7 @@ func backlog(w *browse.Waiting, now time.Time) string {
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{w.Held, "held by a worker"}, {w.Deferred, "put off"}, {w.Overdue, "overdue"}} {
+	}{{w.Held, "held by a worker"}, {w.Deferred, "deferred"}, {w.Overdue, "overdue"}} {
 		if part.n > 0 {
 			of = append(of, fmt.Sprintf("%d %s", part.n, part.what))
 		}

@@ -1,5 +1,5 @@
-// Package ring is the command relay a2a: its flags, its token, and the server on which
-// the gateway of package a2a stands.
+// Package ring is the command relay a2a: its flags, its token, and the HTTP server of the gateway of package
+// a2a.
 package ring
 
 import (
@@ -30,7 +30,7 @@ func init() {
 
 type app struct{ *cli.App }
 
-// doorFlags are the flags of relay a2a.
+// gatewayFlags are the flags of relay a2a.
 type gatewayFlags struct {
 	as, addr, publicURL, tokenFile string
 	offer                          []string
@@ -42,20 +42,19 @@ func (a *app) command() *cobra.Command {
 	var f gatewayFlags
 	cmd := &cobra.Command{
 		Use:   "a2a",
-		Short: "Serve A2A clients: they reach Mechas by tasks",
-		Long: `Speak the Agent2Agent protocol (A2A) 1.0, in JSON-RPC over HTTP, to clients that
-know nothing of this relay. Each Mecha has an agent card, made of its profile.
-What a client sends becomes a message from the Mecha of RELAY_KEY, the task is
-that message, and its state follows from acknowledgements and answers. So the
-Mecha may be away, and this command may be killed and started again: it keeps
-nothing itself.
+		Short: "Serve A2A clients, which reach Mechas by tasks",
+		Long: `Serve the Agent2Agent protocol (A2A) 1.0, in JSON-RPC over HTTP, to clients that
+know nothing of this relay. Each Mecha has an agent card, made from its profile.
+A client's message becomes a message from the Mecha of RELAY_KEY; that message
+is the task, and its state follows from acknowledgements and answers. So the
+Mecha may be offline, and this command may be killed and restarted: it is
+stateless.
 
-The gateway is open to this machine alone, unless --token-file names a file with a
-token that clients must show. Clients reach what the key may write to: all
-Mechas that the directory shows to it, or those of --offer. Give the gateway a Mecha
-of its own, and name it by --as: all clients see all its tasks, and the gateway
-rejects what comes to its Mecha and is no answer. relay docs a2a has
-the rest.`,
+Only this machine can use the gateway, unless --token-file names a file with a
+token that clients must send. Clients reach the Mechas that the directory shows
+to the key, or those of --offer. Give the gateway its own Mecha and name it with
+--as: all clients see all its tasks, and the gateway rejects messages to its
+Mecha that are not answers. See relay docs a2a.`,
 		Example: `  relay a2a --as gateway^acme --key-file gateway.key
   relay a2a --as gateway^acme --offer planner^acme,flights^acme
   relay a2a --as gateway^acme --listen 0.0.0.0:8090 --token-file a2a.token`,
@@ -71,26 +70,26 @@ the rest.`,
 	c.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.as, "as", "",
-		"the gateway's own Mecha, an `address`: the gateway rejects what comes to it and is no answer (required)")
+		"`address` of the gateway's own Mecha, whose messages are rejected unless they are answers (required)")
 	flags.StringVar(&f.addr, "listen", "127.0.0.1:8090", "`address` to listen on")
 	flags.StringSliceVar(&f.offer, "offer", nil,
-		"open only for these Mechas, by their `addresses` (default all that the directory shows to the key)")
+		"`addresses` of the Mechas that clients reach (default all that the directory shows to the key)")
 	flags.StringVar(&f.publicURL, "public-url", "",
-		"where clients reach the gateway, for the cards, as in https://agents.example.com (default the address)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "clients must show the Bearer token in this `file`")
-	flags.DurationVar(&f.wait, "wait", time.Minute, "how long SendMessage waits for the end of a task, at most")
+		"`URL` of the gateway for the cards, as in https://agents.example.com (default the address)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the Bearer token that clients must send")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "maximum time that SendMessage waits for the end of a task")
 	flags.DurationVar(&f.ttl, "ttl", 0,
-		"messages expire, and tasks fail, if nobody has acknowledged them after this time (default never)")
-	flags.DurationVar(&f.retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
+		"time after which unacknowledged messages expire and their tasks fail (default never)")
+	flags.DurationVar(&f.retry, "retry", 15*time.Second, "time to retry if the relay does not answer")
 	return cmd
 }
 
-// config checks the flags, and gives what they say.
+// config checks the flags and returns the configuration that they set.
 func (f *gatewayFlags) config(c *client.Client) (a2a.Config, error) {
 	own, err := relay.ParseAddress(f.as)
 	if err != nil {
-		return a2a.Config{}, cli.Usagef("--as takes the address of the gateway's own Mecha, such as gateway^acme: " +
-			"the gateway rejects what comes to it and is no answer")
+		return a2a.Config{}, cli.Usagef("--as must be the address of the gateway's own Mecha, such as gateway^acme: " +
+			"the gateway rejects messages to it that are not answers")
 	}
 	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Timeout: f.retry,
 		Wait: f.wait, TTL: f.ttl}
@@ -102,13 +101,13 @@ func (f *gatewayFlags) config(c *client.Client) (a2a.Config, error) {
 	for _, text := range f.offer {
 		address, err := relay.ParseAddress(text)
 		if err != nil {
-			return config, cli.Usagef("--offer takes addresses, such as planner^acme; %q is none", text)
+			return config, cli.Usagef("--offer must be addresses, such as planner^acme; %q is not an address", text)
 		}
 		config.Offer = append(config.Offer, address)
 	}
 	if u, err := url.Parse(f.publicURL); f.publicURL != "" &&
 		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil) {
-		return config, cli.Usagef("--public-url takes an address such as https://agents.example.com")
+		return config, cli.Usagef("--public-url must be a URL such as https://agents.example.com")
 	}
 	return config, cli.CheckHostPort("listen", f.addr)
 }
@@ -121,7 +120,7 @@ func (f *gatewayFlags) readToken(addr net.Addr) (token string, local bool, err e
 	local = ok && tcp.IP.IsLoopback()
 	if f.tokenFile == "" {
 		if !local {
-			err = cli.Usagef("anybody who reaches %s could use this gateway: name a file with a token (--token-file), "+
+			err = cli.Usagef("anyone who reaches %s could use this gateway: name a file with a token (--token-file), "+
 				"or listen on a loopback address", addr)
 		}
 		return "", local, err
@@ -130,7 +129,7 @@ func (f *gatewayFlags) readToken(addr net.Addr) (token string, local bool, err e
 		return "", local, err
 	}
 	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		err = fmt.Errorf("the token in %s must have %d characters at least, and no spaces: "+
+		err = fmt.Errorf("the token in %s must have at least %d characters and no spaces: "+
 			"head -c 32 /dev/urandom | base64 makes one", relay.Visible(f.tokenFile), minToken)
 	}
 	return token, local, err
@@ -153,7 +152,7 @@ func (a *app) serve(ctx context.Context, c *client.Client, f *gatewayFlags) erro
 	if is, err := a.whose(ctx, c); err != nil || ctx.Err() != nil {
 		return err
 	} else if is != config.Own {
-		return fmt.Errorf("the key is that of %s, and not of %s (--as)", is, config.Own)
+		return fmt.Errorf("the key belongs to %s, not to %s (--as)", is, config.Own)
 	}
 	listener, err := cli.Listen("listen", f.addr)
 	if err != nil {
@@ -165,8 +164,8 @@ func (a *app) serve(ctx context.Context, c *client.Client, f *gatewayFlags) erro
 	}
 	config.URL = cmp.Or(config.URL, "http://"+listener.Addr().String())
 	if !config.Local {
-		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this gateway speaks plain HTTP. "+
-			"Put a TLS proxy before it, and let nothing else reach it.")
+		fmt.Fprintln(a.Stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ IN TRANSIT: this gateway speaks plain HTTP. "+
+			"Put a TLS proxy in front, and let nothing else reach it.")
 	}
 	config.Report = func(e client.Event) {
 		if e.What != client.Connected {
@@ -218,7 +217,7 @@ func serveGateway(ctx context.Context, gateway *a2a.Gateway, listener net.Listen
 	return err
 }
 
-// whose asks the relay whose key this is, until it answers or ctx ends.
+// whose asks the relay which Mecha the key belongs to, until it answers or ctx ends.
 func (a *app) whose(ctx context.Context, c *client.Client) (own relay.Address, err error) {
 	for b := (client.Backoff{Most: 10 * time.Second}); ; {
 		own, err = c.Address(ctx)

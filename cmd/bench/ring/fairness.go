@@ -8,8 +8,8 @@ import (
 	"relay/cmd/internal/show"
 )
 
-// printFairness prints the table of the stage fairness, the first failure of each row,
-// and why figures cannot be trusted.
+// printFairness prints the table of the stage fairness, the first failure of each row, and the reasons why
+// figures cannot be trusted.
 func (a *app) printFairness(rows []bench.Fair) error {
 	fmt.Fprintln(a.Stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
 	t := show.NewTable(a.Stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED",

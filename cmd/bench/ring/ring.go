@@ -1,5 +1,5 @@
-// Package ring is the command relay bench, which measures a relay by package bench: its
-// flags, and the tables in which people read the figures.
+// Package ring is the command relay bench, which measures a relay by package bench: its flags, and the tables
+// of figures.
 package ring
 
 import (
@@ -28,43 +28,44 @@ func (a *app) command() *cobra.Command {
 	c := bench.Config{}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure what a relay does on this machine",
-		Long: `Measure a relay over real HTTP and WebSockets, with the signed requests of many
-Mechas.
+		Short: "Benchmark a relay on this machine",
+		Long: `Benchmark a relay over real HTTP and WebSockets, with the signed requests of
+many Mechas.
 
-bench starts a relay of its own, as a separate process and without limits, on a
-new database in --dir, and removes that database at the end. Put --dir on the
-disk where your database is to be: /tmp may be in memory. A run takes a few
-minutes and a few hundred MB of disk. --only and --duration make it shorter.
+bench starts its own relay, as a separate process and without limits, on a new
+database in --dir, and removes that database at the end. Put --dir on the disk
+where your database will be: /tmp may be in memory. A run takes a few minutes
+and a few hundred MB of disk. --only and --duration make it shorter.
 
-The messages are those that agents send: thousands of conversations of 2 to 20
-messages, in half of which each message carries a label and in half names the one
-before; with a correlation id; with payloads of 64 bytes and an exponentially
-distributed rest, with a mean of --payload. A few Mechas get most of them, and a
-tenth of the Mechas listen. Bare messages, with nothing but a recipient and a
-payload of one size, are measured beside these.
+The messages resemble those of agents: thousands of conversations of 2 to 20
+messages, with a correlation id; half of the conversations label each message,
+in the other half each message names the one before. A payload has 64 bytes and
+an exponentially distributed rest, with a mean of --payload. A few Mechas get
+most of the messages, and a tenth of the Mechas listen. Bare messages, with only
+a recipient and a payload of one size, are measured as well.
 
-Sends are measured on the relay and, in turn, on a second server, lean, which only
-checks the requests and keeps nothing: this shows what HTTP and signatures cost any
-server in Go. A figure with ? cannot be trusted; the lines below the table say why.
+Sends are measured alternately on the relay and on a second server, lean, which
+only checks the requests and stores nothing: this shows what HTTP and signatures
+cost any server in Go. A figure with ? cannot be trusted; the lines below the
+table say why.
 
 With --stored, the database gets this many messages before anything is measured.
 A million takes about a minute and 0.9 GB. Every second one is acknowledged, and
 one in ten is in the same mailbox. The stage scale then compares this database
-with one of few messages. With --db, the file is kept, and used again the next
-time.
+with one of few messages. With --db, the file is kept and reused the next time.
 
-With --url, bench measures a relay that runs already, whose database is --db. It
-makes Mechas there, in a crew bench-… of their own, and removes them at the end.
-Their messages stay, and the relay's limits affect the figures.
+With --url, bench measures a running relay, whose database is --db. It creates
+Mechas there, in their own crew bench-…, and removes them at the end. Their
+messages stay, and the relay's limits affect the figures.
 
 The stage fairness runs only when --only names it, and takes ten minutes. One
-Mecha uses all that its key allows, in several ways (--attacks), against a relay
-with default limits. The table has the times of another Mecha: alone, beside a
-control load that takes as much CPU fairly, and under attack. They are fair if
-nothing failed under attack, and its p99 is at most 3 times that of the others.
+Mecha, the attacker, uses all that its key allows, in several ways (--attacks),
+against a relay with default limits. The table has the times of another Mecha:
+alone, next to a fair control load that takes as much CPU, and under attack.
+They are fair if nothing failed under attack, and the p99 under attack is at
+most 3 times the greater of the two others.
 
-Stages: ` + strings.Join(bench.Stages(), ", ") + `.
+Stages:` + strings.Join(bench.Stages(), ", ") + `.
 Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 		Example: `  relay bench
   relay bench --only send --connections 64 --duration 5s
@@ -76,21 +77,21 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd, c) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Dir, "dir", ".", "the `folder` in which the database is made")
-	f.StringVar(&c.URL, "url", "", "measure the relay at this `address` instead of one of its own")
+	f.StringVar(&c.Dir, "dir", ".", "the `folder` of the database")
+	f.StringVar(&c.URL, "url", "", "`address` of a running relay to measure instead of a new one")
 	f.StringVar(&c.DB, "db", "",
 		"the database `file` of that relay (relay.db); without --url, one to keep for the next run")
-	f.DurationVar(&c.Duration, "duration", 2*time.Second, "how long each round takes")
-	f.IntVar(&c.Repeats, "repeats", 3, "how many rounds; their median is the figure")
+	f.DurationVar(&c.Duration, "duration", 2*time.Second, "time of each round")
+	f.IntVar(&c.Repeats, "repeats", 3, "number of rounds; their median is the figure")
 	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256},
-		"how many connections send at once; several numbers are measured one by one")
+		"number of connections that send at once; several numbers are measured one by one")
 	f.IntVar(&c.Payload, "payload", 512, "the size of a payload in `bytes`; the mean, where they differ")
-	f.IntVar(&c.Mechas, "mechas", 1000, "how many Mechas send and receive")
-	f.IntVar(&c.Sockets, "sockets", 1000, "how many sockets at most, for fan-out and idle memory")
-	f.IntVar(&c.Messages, "messages", 10_000, "how many messages are in the mailbox that is read")
-	f.IntVar(&c.Profiles, "profiles", 2000, "how many profiles are searched")
-	f.IntVar(&c.Stored, "stored", 0, "how many messages are in the database before anything is measured")
-	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "over how much time, up to now, these were sent")
+	f.IntVar(&c.Mechas, "mechas", 1000, "number of Mechas that send and receive")
+	f.IntVar(&c.Sockets, "sockets", 1000, "maximum number of sockets, for fan-out and idle memory")
+	f.IntVar(&c.Messages, "messages", 10_000, "number of messages in the mailbox that is read")
+	f.IntVar(&c.Profiles, "profiles", 2000, "number of profiles that are searched")
+	f.IntVar(&c.Stored, "stored", 0, "number of messages in the database before anything is measured")
+	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "time span, up to now, over which these were sent")
 	f.StringSliceVar(&c.Only, "only", nil, "only these `stages`")
 	f.StringSliceVar(&c.Attacks, "attacks", nil, "of the stage fairness, only these `attacks`")
 	f.StringVar(&c.Server, "server-program", "", "the `program` whose fairness is measured")
@@ -99,11 +100,11 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 	return cmd
 }
 
-// leanCommand is the least server, with which bench compares HTTP.
+// leanCommand runs the minimal server, with which bench compares HTTP.
 func (a *app) leanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    bench.Lean + " KEYS",
-		Short:  "Run the least server that checks requests, for relay bench",
+		Short:  "Run the minimal server that checks requests, for relay bench",
 		Hidden: true,
 		Args:   cli.Exactly(1, "a file with the hashes of the keys"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,7 +113,7 @@ func (a *app) leanCommand() *cobra.Command {
 	}
 }
 
-// attackerCommand is the process that attacks a relay in the stage fairness.
+// attackerCommand runs the attacker of the stage fairness.
 func (a *app) attackerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    bench.Attacker,
@@ -162,28 +163,28 @@ const maxStoredOver = 10 * 365 * 24 * time.Hour
 func checkBench(c bench.Config) error {
 	for _, stage := range c.Only {
 		if !slices.Contains(bench.Stages(), stage) {
-			return cli.Usagef("--only: there is no stage %q; there are %s", stage, strings.Join(bench.Stages(), ", "))
+			return cli.Usagef("--only: unknown stage %q; known are %s", stage, strings.Join(bench.Stages(), ", "))
 		}
 	}
 	for _, attack := range c.Attacks {
 		if !slices.Contains(bench.Attacks(), attack) {
-			return cli.Usagef("--attacks: there is no attack %q; there are %s", attack, strings.Join(bench.Attacks(), ", "))
+			return cli.Usagef("--attacks: unknown attack %q; known are %s", attack, strings.Join(bench.Attacks(), ", "))
 		}
 	}
 	fair := slices.Contains(c.Only, bench.Fairness)
 	if len(c.Attacks) > 0 && !fair {
-		return cli.Usagef("--attacks needs --only %s", bench.Fairness)
+		return cli.Usagef("--attacks requires --only %s", bench.Fairness)
 	}
 	if c.URL != "" && fair {
-		return cli.Usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
+		return cli.Usagef("--only %s cannot be combined with --url: each attack has its own relay", bench.Fairness)
 	}
 	if fair && (c.DB != "" || c.Stored > 0) {
-		return cli.Usagef("--only %s goes without --db (RELAY_DB) and --stored: each attack has a relay of its own, "+
+		return cli.Usagef("--only %s cannot be combined with --db (RELAY_DB) or --stored: each attack has its own relay, "+
 			"with a new database", bench.Fairness)
 	}
 	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 ||
 		c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
-		return cli.Usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")
+		return cli.Usagef("the minimum is --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")
 	}
 	if c.Payload < len(`{"text":""}`) || c.Payload > 1_000_000 {
 		return cli.Usagef("--payload must be from 11 to 1000000: it is a JSON object")
@@ -192,10 +193,10 @@ func checkBench(c bench.Config) error {
 		return cli.Usagef("--url must begin with http:// or https://; %q does not", c.URL)
 	}
 	if c.URL != "" && c.Stored > 0 {
-		return cli.Usagef("--stored goes without --url: only the database of a relay that bench starts is filled")
+		return cli.Usagef("--stored cannot be combined with --url: bench fills only the database of its own relay")
 	}
 	if slices.Contains(c.Only, "scale") && c.Stored == 0 {
-		return cli.Usagef("--only scale needs --stored: it compares a database of that many messages with one of few")
+		return cli.Usagef("--only scale requires --stored: it compares a database of that many messages with one of few")
 	}
 	if c.Stored < 0 || c.Stored > 0 && c.Stored < 1000 || c.StoredOver < time.Second || c.StoredOver > maxStoredOver {
 		return cli.Usagef("--stored must be 0, or at least 1000, and --stored-over from 1s to %s", maxStoredOver)

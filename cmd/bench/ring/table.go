@@ -12,9 +12,9 @@ import (
 // benchTitles are the titles of the stages' tables.
 var benchTitles = map[string]string{
 	"send":    "Sends over AT connections; with a 201 of durable and bare the message is on disk",
-	"socket":  "Sends over AT sockets, several under way on each, beside AT connections with a request each",
+	"socket":  "Sends over AT sockets, several at once on each, and over AT connections with a request each",
 	"push":    "One message at a time, to a socket",
-	"ack":     "The whole life: sent, pushed, acknowledged on the socket, receipt at the sender; AT at once",
+	"ack":     "From the send to the receipt: sent, pushed, acknowledged on the socket, receipt at the sender; AT at once",
 	"fanout":  "One message to one Mecha with AT sockets, until the last socket has it",
 	"idle":    "Memory of the server for each of AT sockets",
 	"history": "History, page after page",
@@ -27,7 +27,7 @@ var benchTitles = map[string]string{
 // ratioNames are the names of the rows that divide one case by another.
 var ratioNames = map[string]string{"scale": "many ÷ few"}
 
-// printBench prints a table for each stage, and why figures cannot be trusted.
+// printBench prints a table for each stage, and the reasons why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {
 	fmt.Fprintf(a.Stdout, "relay %s, %s, %s, %d CPUs; %s of %gs; %d Mechas, payloads of %d bytes\n",
 		r.Relay, r.Go, r.System, r.CPUs, show.Count(r.Repeats, "round"), r.Duration, r.Mechas, r.Payload)
@@ -77,7 +77,7 @@ func (a *app) printBench(r *bench.Report) error {
 	return a.printFairness(r.Fairness)
 }
 
-// printNotes prints a list below its title; nothing if the list is empty.
+// printNotes prints a list below its title, or nothing if the list is empty.
 func (a *app) printNotes(title string, notes []string) error {
 	if len(notes) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func shareOf(share *float64) string {
 	return fmt.Sprintf("%.1f %%", *share*100)
 }
 
-// microsOf writes microseconds for people: 87 µs, 1.24 ms, 2.1 s; - for none.
+// microsOf formats microseconds: 87 µs, 1.24 ms, 2.1 s, or - for 0.
 func microsOf(us float64) string {
 	switch {
 	case us <= 0:
@@ -142,7 +142,7 @@ func microsOf(us float64) string {
 	return fmt.Sprintf("%.3g s", us/1e6)
 }
 
-// count writes a number for people: 12,345; - for none.
+// count formats a number: 12,345, or - for 0.
 func count(n float64) string {
 	if n <= 0 {
 		return "-"

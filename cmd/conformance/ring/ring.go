@@ -1,5 +1,5 @@
-// Package ring is the command relay conformance, by which package conformance judges
-// programs and servers: its flags, and the table of the verdicts.
+// Package ring is the command relay conformance, which tests programs and servers by package conformance: its
+// flags, and the table of the results.
 package ring
 
 import (
@@ -27,42 +27,43 @@ func init() {
 
 type app struct{ *cli.App }
 
-// judgeFlags are the flags of relay conformance.
+// checkFlags are the flags of relay conformance.
 type checkFlags struct {
 	remote.Flags
 	only           []string
 	role           string
 	timeout        time.Duration
 	list, vectors  bool
-	first, second  string // addresses, when a server is judged
+	first, second  string // addresses, when a server is tested
 	secondKeyFile  string
-	programs, urls []string // what stands after --, and before it
+	programs, urls []string // the arguments after --, and before it
 }
 
 func (a *app) command() *cobra.Command {
 	f := &checkFlags{}
 	cmd := &cobra.Command{
 		Use:   "conformance (-- PROGRAM [ARGUMENT…] | URL)",
-		Short: "Judge a client program, or a server, by what it does",
-		Long: `Judge a client program in any language, or a server.
+		Short: "Test a client program or a server against the protocol",
+		Long: `Test a client program in any language, or a server.
 
-With -- PROGRAM, a relay that misbehaves on purpose is started for each case, on a
-temporary database, with a proxy before it that drops connections, cuts sockets,
-refuses with Retry-After, pushes twice or is slow. The program is started as
+With -- PROGRAM, each case starts a relay on a temporary database, behind a
+proxy that misbehaves on purpose: it drops connections, cuts sockets, refuses
+with Retry-After, pushes twice or is slow. The program is started as
 
   PROGRAM worker      answers each {"n": i} with {"echo": i}, until SIGTERM
   PROGRAM asker N     asks RELAY_TO {"n": i}, for i from 1 to N, and prints i
                       when its answer has come
 
-with RELAY_URL and RELAY_KEY in its environment. What the database says in the end
-is what counts: nothing lost, nothing twice. relay docs conformance has the whole
-contract. With --role, the program plays one of the two, and the kit the other.
+with RELAY_URL and RELAY_KEY in its environment. The database decides in the
+end: no message may be lost or handled twice. relay docs conformance has the
+whole contract. With --role, the program plays one of the two roles, and the
+test kit the other.
 
-With URL, a server is judged by the interface document. It needs the keys of two
-Mechas: RELAY_KEY and RELAY_SECOND_KEY, or --key-file and --second-key-file; and
-their addresses if the server has no whoami. It sends about 300 messages between
-the two. Checks that are marked "beyond" want what only this relay's own protocol
-has; they fail no server.`,
+With URL, a server is tested against the interface document. This needs the keys
+of two Mechas, in RELAY_KEY and RELAY_SECOND_KEY, or in --key-file and
+--second-key-file, and their addresses if the server has no whoami. It sends
+about 300 messages between the two. Checks marked "beyond" test what only this
+relay's own protocol has; they do not make a server fail.`,
 		Example: `  relay conformance -- python3 agent.py
   relay conformance --only lost-answer,restart -- ./agent --quiet
   relay conformance --role worker -- node worker.mjs
@@ -78,15 +79,15 @@ has; they fail no server.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.only, "only", nil, "only these `cases` or checks")
-	flags.BoolVar(&f.list, "list", false, "list the cases and checks, and judge nothing")
-	flags.BoolVar(&f.vectors, "vectors", false, "print vectors for signing, and judge nothing")
-	flags.StringVar(&f.role, "role", "", "of a program: what it can do, `asker` or worker; default: both")
+	flags.BoolVar(&f.list, "list", false, "a list of the cases and checks, without testing")
+	flags.BoolVar(&f.vectors, "vectors", false, "vectors for signing, without testing")
+	flags.StringVar(&f.role, "role", "", "of a program: its role, `asker` or worker; default: both")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "of a program: the time for each case")
 	flags.StringVar(&f.first, "first", "", "of a server: the `address` of the Mecha of RELAY_KEY")
 	flags.StringVar(&f.second, "second", "", "of a server: the `address` of the Mecha of RELAY_SECOND_KEY")
 	flags.StringVar(&f.secondKeyFile, "second-key-file", "",
 		"read the second key from a `file` instead of RELAY_SECOND_KEY")
-	flags.StringVar(&f.CAFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
+	flags.StringVar(&f.CAFile, "ca-file", "", "a PEM `file` of certificates to trust in addition to the system's")
 	f.AddKey(cmd)
 	return cmd
 }
@@ -102,15 +103,15 @@ func (a *app) check(ctx context.Context, f *checkFlags) error {
 	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
 		return a.checkServer(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) > 0:
-		return cli.Usagef("a program stands after --, as in relay conformance -- %s; "+
+		return cli.Usagef("a program comes after --, as in relay conformance -- %s; "+
 			"a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
 	}
-	return cli.Usagef("it takes either the URL of a server, or -- and a program")
+	return cli.Usagef("conformance takes either the URL of a server, or -- and a program")
 }
 
 func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
 
-// list prints what is judged.
+// list prints the cases and checks.
 func (a *app) list() error {
 	type entry struct {
 		Name    string `json:"name"`
@@ -157,7 +158,7 @@ func (a *app) printVectors() error {
 func knownNames(only, names []string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return cli.Usagef("--only: there is no %q%s (relay conformance --list has them all)",
+			return cli.Usagef("--only: unknown name %q%s (relay conformance --list has them all)",
 				o, cli.DidYouMean("", o, names))
 		}
 	}
@@ -196,8 +197,7 @@ func (a *app) checkProgram(ctx context.Context, f *checkFlags) error {
 	return a.printResults("case", results)
 }
 
-// printResults prints a table of results; exit code 1 if one speaks against what was
-// judged.
+// printResults prints a table of results. It returns exit code 1 if a check has failed.
 func (a *app) printResults(what string, results []conformance.Result) error {
 	failed := 0
 	for _, r := range results {
@@ -251,7 +251,7 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 		_, err := fmt.Fprintf(a.Stdout, "\n%s, none failed\n", show.Count(len(results), what))
 		return err
 	}
-	fmt.Fprintf(a.Stdout, "\n%d of %s failed. What to see to:\n", failed, show.Count(len(results), what))
+	fmt.Fprintf(a.Stdout, "\n%d of %s failed. What to fix:\n", failed, show.Count(len(results), what))
 	for _, r := range results {
 		if r.Failed() {
 			fmt.Fprintf(a.Stdout, "  %s: %s\n", r.Name, r.Must)
@@ -260,7 +260,7 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 	return nil
 }
 
-// judgeServer asks a server. Its keys come from the environment or files.
+// checkServer tests a server. Its keys come from the environment or files.
 func (a *app) checkServer(ctx context.Context, f *checkFlags) error {
 	var names []string
 	for _, c := range conformance.Checks() {
@@ -291,13 +291,13 @@ func (a *app) checkServer(ctx context.Context, f *checkFlags) error {
 	return a.printResults("check", results)
 }
 
-// firstCredentials reads those of the first Mecha, as every client does.
+// firstCredentials reads the credentials of the first Mecha, as every client does.
 func (f *checkFlags) firstCredentials() (conformance.Credentials, error) {
 	key, secret, err := f.Secrets()
 	return conformance.Credentials{Address: relay.Address(f.first), Key: key, Secret: secret}, err
 }
 
-// secondCredentials reads those of the second, from variables of its own.
+// secondCredentials reads the credentials of the second Mecha, from separate variables.
 func (f *checkFlags) secondCredentials() (conformance.Credentials, error) {
 	key := os.Getenv("RELAY_SECOND_KEY")
 	if f.secondKeyFile != "" {

@@ -27,16 +27,16 @@ func (a *app) command() *cobra.Command {
 	var retry time.Duration
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Serve a model's program: its tools to send and receive",
-		Long: `Speak the Model Context Protocol (MCP) on stdin and stdout, for a program that
-runs a model, such as a coding assistant: it starts this command itself. The
-model gets seven tools, by which it sends, reads and acknowledges messages as
-the Mecha of RELAY_KEY, finds other Mechas, and learns why an answer is missing.
+		Short: "Serve MCP tools to send and receive messages",
+		Long: `Serve the Model Context Protocol (MCP) on stdin and stdout, for a program that
+runs a model, such as a coding assistant, which starts this command. The model
+gets seven tools to send, read and acknowledge messages as the Mecha of
+RELAY_KEY, to find other Mechas, and to learn why an answer is missing.
 
-Requests are signed, and tried again while the relay restarts. The key is in no
-answer. Name it by RELAY_KEY, or by --key-file if the program's configuration
-is readable to others. relay docs mcp has the configurations of some programs,
-and a conversation as an example.`,
+Requests are signed, and retried while the relay restarts. The key is never in
+an answer. Set it in RELAY_KEY, or in --key-file if others can read the
+program's configuration. relay docs mcp has the configurations of some programs,
+and an example conversation.`,
 		Example: `  relay mcp --key-file ~/.config/relay/planner.key
   RELAY_URL=https://relay.example.com relay mcp`,
 		Args: cli.Exactly(0, "no arguments"),
@@ -49,13 +49,13 @@ and a conversation as an example.`,
 				return err
 			}
 			if stdin, ok := a.Stdin.(*os.File); ok && show.IsTerminal(stdin) {
-				fmt.Fprintln(a.Stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. "+
+				fmt.Fprintln(a.Stderr, "relay mcp is waiting for a program that speaks MCP on its stdin; see relay docs mcp. "+
 					"Ctrl-C ends it.")
 			}
 			return mcp.Serve(cmd.Context(), client, retry, a.Stdin, show.Under(a.Stdout), cli.BuildVersion().Version)
 		},
 	}
 	c.Add(cmd)
-	cmd.Flags().DurationVar(&retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
+	cmd.Flags().DurationVar(&retry, "retry", 15*time.Second, "time to retry if the relay does not answer")
 	return cmd
 }

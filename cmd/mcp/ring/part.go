@@ -20,7 +20,7 @@ func newPart() *serve.Part {
 }
 
 func (p *part) flags(f *pflag.FlagSet) {
-	f.BoolVar(&p.on, "mcp", false, "also serve the tools of relay mcp at /mcp, over HTTP with a Bearer key; only on "+
+	f.BoolVar(&p.on, "mcp", false, "the tools of relay mcp at /mcp, over HTTP with a Bearer key; only on "+
 		"a loopback address or with TLS, and not where signatures are required")
 }
 
@@ -29,19 +29,19 @@ func (p *part) check(f *pflag.FlagSet) error {
 		if on, err := f.GetBool(name); err != nil {
 			return err
 		} else if on && p.on {
-			return cli.Usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those " +
+			return cli.Usagef("--mcp accepts unsigned requests, which this relay must refuse " +
 				"(--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
 		}
 	}
 	return nil
 }
 
-// listen refuses --mcp where its Bearer keys would cross a network in the clear.
+// listen refuses --mcp where its Bearer keys would cross a network unencrypted.
 func (p *part) listen(own net.Addr, encrypted bool) error {
 	if !p.on || encrypted || serve.IsLoopback(own) {
 		return nil
 	}
-	return cli.Usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: "+
+	return cli.Usagef("--mcp takes keys unencrypted, and anyone between a client and %s could read them: "+
 		"listen on a loopback address, or use --tls-cert and --tls-key, or --acme", own)
 }
 

@@ -16,31 +16,28 @@ import (
 	"relay/http/client"
 )
 
-// A bell tells an agent that messages wait for it. It has their ids and senders, never
-// what they say: a bell goes into the context of a model, where the words of others have
-// no business before the agent asks for them.
+// A bell announces to an agent that messages are pending. It has their ids and senders, never their content: a
+// bell goes into the context of a model, which must not get untrusted text before the agent asks for it.
 //
-// A bell that was rung is outstanding until one of its messages has moved: it was
-// acknowledged, put off or marked as delivered, or is no longer pending. While a bell is
-// outstanding no other rings, however many messages come, and no message rings twice
-// unless it was put off and its time has come. So a bell that nobody answers costs one
-// turn of a model, not one for each message.
+// A bell that has rung is outstanding until one of its messages is acknowledged, deferred or marked as
+// delivered, or is otherwise no longer pending. While a bell is outstanding no other bell rings, however many
+// messages come, and no message rings twice unless it was deferred and has become due. So a bell that nobody
+// answers costs one turn of a model, not one for each message.
 //
-// The relay is asked over HTTP. A socket would be told sooner that a deferred message is
-// due, but what is written to a socket counts as pushed, and nobody has seen it.
+// The bell polls the relay over HTTP. A socket would learn sooner that a deferred message is due, but a message
+// that is written to a socket counts as pushed, though nobody has seen it.
 type bell struct {
 	c   *client.Client
 	own relay.Address
 
-	// announced has the messages of the last bell that are still pending, and how each was
-	// at that time.
+	// announced has the messages of the last bell that are still pending, and the state of each at that time.
 	announced   map[string]string
 	outstanding bool
 
-	busy map[string]time.Time // by message and word: when to ask again whether it is in hand
+	busy map[string]time.Time // by message and state: when to ask again whether it is being handled
 }
 
-// waiting is a pending message, as a bell tells of it.
+// waiting is a pending message, as a bell announces it.
 type waiting struct {
 	MessageID string        `json:"message_id"`
 	From      relay.Address `json:"from"`
@@ -50,9 +47,9 @@ const (
 	bellPage   = 200             // the newest pending messages are looked at
 	bellList   = 20              // messages that a bell names
 	bellWait   = 50              // seconds of a long-poll, when nothing is pending
-	bellAgain  = 2 * time.Second // between two looks, when something is
+	bellAgain  = 2 * time.Second // between two polls, when something is
 	bellPauses = 30 * time.Second
-	bellBusy   = time.Minute // at most, between two questions whether a message is in hand
+	bellBusy   = time.Minute // at most, between two requests whether a message is being handled
 )
 
 // pendingRecord is what a bell reads of a record.
@@ -62,7 +59,7 @@ type pendingRecord struct {
 	Ack   *struct{ Status, At string }
 }
 
-// word is how a message is. If it changes, somebody has had the message in hand.
+// word returns the state of a message. If it changes, somebody has handled the message.
 func (r *pendingRecord) word() string {
 	if r.Ack == nil {
 		return r.State
@@ -70,8 +67,8 @@ func (r *pendingRecord) word() string {
 	return r.Ack.Status + " " + r.Ack.At
 }
 
-// singleWord returns an id or address that is made of the characters of such words. Whatever
-// answers at the relay's address could put sentences for a model into others.
+// singleWord removes all characters that ids and addresses do not have. Otherwise a server that pretends to be
+// the relay could pass sentences to the model.
 func singleWord(word string) string {
 	if len(word) <= longestWord && wordForm.MatchString(word) {
 		return word
@@ -89,7 +86,7 @@ func (b *bell) news(r *pendingRecord) bool {
 	return !known || r.Ack != nil && r.Ack.Status == "deferred" && was != r.word()
 }
 
-// begin asks the relay whose bell this is. While the relay is away it tries again.
+// begin asks the relay whose bell this is, and retries while the relay is down.
 func (b *bell) begin(ctx context.Context) error {
 	return persist(ctx, func() error {
 		own, err := b.c.Address(ctx)
@@ -98,9 +95,8 @@ func (b *bell) begin(ctx context.Context) error {
 	})
 }
 
-// next waits until the bell has to ring, and returns the messages that it is for, the
-// newest first, and how many are pending, up to bellPage. The error is that of ctx, or one
-// that another attempt would not heal.
+// next waits until the bell must ring. It returns its messages, the newest first, and how many are pending, up
+// to bellPage. The error is ctx's, or a permanent one.
 func (b *bell) next(ctx context.Context) (fresh []waiting, pending int, err error) {
 	for {
 		var page []pendingRecord
@@ -122,15 +118,15 @@ func (b *bell) next(ctx context.Context) (fresh []waiting, pending int, err erro
 			}
 			return fresh, len(page), nil
 		}
-		// After a long-poll the next one follows at once, unless a server answers those at once.
+		// After a long-poll the next one follows at once, unless the server answers without waiting.
 		if (len(page) > 0 || time.Since(began) < bellAgain) && !client.Sleep(ctx, bellAgain) {
 			return nil, 0, ctx.Err()
 		}
 	}
 }
 
-// persist calls f until it succeeds, with growing pauses. It says nothing: what a hook
-// writes to stderr goes to the model.
+// persist calls f until it succeeds, with growing pauses. It writes nothing to stderr, because a hook's stderr
+// goes to the model.
 func persist(ctx context.Context, f func() error) error {
 	pauses := client.Backoff{Most: bellPauses}
 	for {
@@ -148,8 +144,7 @@ func persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// look returns the newest pending messages. If there are none, look waits for one for a
-// while.
+// look returns the newest pending messages. If no message is pending, it waits for one for a while.
 func (b *bell) look(ctx context.Context) ([]pendingRecord, error) {
 	var page struct{ Messages []pendingRecord }
 	path := fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&order=desc&limit=%d&wait=%d",
@@ -158,7 +153,7 @@ func (b *bell) look(ctx context.Context) ([]pendingRecord, error) {
 	return page.Messages, err
 }
 
-// due returns the messages of a page for which the bell has to ring now.
+// due returns the messages of a page for which the bell must ring now.
 func (b *bell) due(ctx context.Context, page []pendingRecord) (fresh []waiting, err error) {
 	b.answered(page)
 	if b.outstanding {
@@ -182,7 +177,7 @@ func (b *bell) due(ctx context.Context, page []pendingRecord) (fresh []waiting, 
 	return fresh, nil
 }
 
-// inHand reports whether a message is put off until later, or a worker has it.
+// inHand reports whether a message is deferred or held by a worker.
 func (b *bell) inHand(ctx context.Context, r *pendingRecord) (bool, error) {
 	key := r.MessageID + " " + r.word()
 	if time.Now().Before(b.busy[key]) {
@@ -196,7 +191,7 @@ func (b *bell) inHand(ctx context.Context, r *pendingRecord) (bool, error) {
 	err := b.c.Call(ctx, "GET", "/api/v1/messages/"+r.MessageID+"/trace", nil, &trace)
 	switch {
 	case client.Refused(err, relay.MessageNotFound):
-		return true, nil // removed since the look
+		return true, nil // removed since the poll
 	case err != nil:
 		return false, err
 	case trace.Verdict.Code != "deferred" && trace.Verdict.Code != "claimed":
@@ -221,8 +216,8 @@ func (b *bell) inHand(ctx context.Context, r *pendingRecord) (bool, error) {
 	return true, nil
 }
 
-// answered ends the outstanding bell if one of its messages has moved. A message that is
-// older than a full page cannot be seen in it, and does not count.
+// answered ends the outstanding bell if the state of one of its messages has changed. A message that is older
+// than a full page does not count, since the page does not show it.
 func (b *bell) answered(page []pendingRecord) {
 	now := map[string]string{}
 	for i := range page {
@@ -244,8 +239,7 @@ func (b *bell) answered(page []pendingRecord) {
 	b.outstanding = b.outstanding && len(b.announced) > 0
 }
 
-// ring remembers what a bell was for: what it names, and all else that was pending and not
-// put off.
+// ring remembers the messages of a bell: those it names, and all others that were pending and not deferred.
 func (b *bell) ring(page []pendingRecord, fresh []waiting) {
 	named := map[string]bool{}
 	for _, m := range fresh {
@@ -286,16 +280,16 @@ type bellJSON struct {
 	Messages []waiting     `json:"messages"`
 }
 
-// belling adds --bell to relay listen, whose last paragraph is about its end.
+// belling adds --bell to relay listen, before the last paragraph of its help.
 func (a *app) belling(listen *cobra.Command) {
 	at := strings.LastIndex(listen.Long, "\n\n")
 	listen.Long = listen.Long[:at] + `
 
-With --bell no message is printed: one line with ids and senders tells that
-messages are pending, and the next one comes only after one of them has moved.
-See relay docs waking.` + listen.Long[at:]
+With --bell, no message is printed: one line with ids and senders announces that
+messages are pending. The next line comes only after one of them is
+acknowledged, deferred or marked as delivered. See relay docs waking.` + listen.Long[at:]
 	listen.Example += "\n  relay listen --bell"
-	bell := listen.Flags().Bool("bell", false, "print one line when messages are pending, with ids and senders only")
+	bell := listen.Flags().Bool("bell", false, "one line, with ids and senders only, when messages are pending")
 	run := listen.RunE
 	listen.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*bell {
@@ -309,15 +303,15 @@ See relay docs waking.` + listen.Long[at:]
 		}
 		for _, other := range []string{"exec", "ack", "claim", "state"} {
 			if f := cmd.Flag(other); f.Value.String() != f.DefValue {
-				return cli.Usagef("--bell goes without --exec, --ack, --claim and --state")
+				return cli.Usagef("--bell cannot be combined with --exec, --ack, --claim or --state")
 			}
 		}
 		return remote.Advice(a.listenForBells(cmd.Context(), c))
 	}
 }
 
-// listenForBells prints a line for each bell until ctx ends. Nothing is kept: after a
-// restart the first bell is for all that is pending.
+// listenForBells prints a line for each bell until ctx ends. It saves nothing: after a restart the first bell
+// announces all pending messages.
 func (a *app) listenForBells(ctx context.Context, c *client.Client) error {
 	b := &bell{c: c}
 	err := b.begin(ctx)
@@ -342,8 +336,8 @@ func (a *app) listenForBells(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// sessionOf reads the session from what a program gives its hooks on stdin: JSON with
-// session_id (Claude Code, Codex) or conversation_id (Cursor). It is "" for anything else.
+// sessionOf reads the session from the JSON that a program gives its hooks on stdin: session_id (Claude Code,
+// Codex) or conversation_id (Cursor). It returns "" for anything else.
 func sessionOf(text []byte) string {
 	var input struct {
 		SessionID      any `json:"session_id"`

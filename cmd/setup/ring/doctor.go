@@ -25,23 +25,23 @@ func (a *app) doctorCommand() *cobra.Command {
 	var f setupFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is configured, answers and waits, with the cure",
-		Long: `Look at the configuration of Claude Code, Codex, Cursor and VS Code, at the relay
-that it names, the key, this machine's clock, and the hooks that wait. It changes
-nothing. Each finding is a sentence; a problem has its cure. The exit code is 1 if
-there is a problem.`,
+		Short: "Diagnose the setup and suggest fixes",
+		Long: `Check the configuration of Claude Code, Codex, Cursor and VS Code, the relay
+that it names, the key, this machine's clock, and the waiting hooks. Nothing is
+changed. Each finding is a sentence, with a fix if it is a problem. The exit
+code is 1 if there is a problem.`,
 		Example: `  relay doctor
   relay doctor --project . --json`,
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), &f) },
 	}
 	f.Add(cmd)
-	cmd.Flags().StringVar(&f.project, "project", "", "also look at the configuration of this `folder`")
+	cmd.Flags().StringVar(&f.project, "project", "", "a `folder` whose configuration is checked as well")
 	cmd.Flags().StringVar(&f.name, "name", "relay", "the `name` of the server in the configurations")
 	return cmd
 }
 
-// finding is a sentence of the doctor.
+// finding is one sentence of the diagnosis.
 type finding struct {
 	Check string  `json:"check"` // program, key, server, clock, messages or bell
 	State string  `json:"state"` // ok, note or problem
@@ -50,8 +50,8 @@ type finding struct {
 }
 
 const (
-	doctorTime   = 10 * time.Second   // for all questions to one relay
-	clockNote    = 30 * time.Second   // of difference; more of it may be refused soon
+	doctorTime   = 10 * time.Second   // for all requests to one relay
+	clockNote    = 30 * time.Second   // of difference; requests may be refused soon if it grows
 	expiryNote   = 7 * 24 * time.Hour // before a key expires
 	shownBellAge = 24 * time.Hour     // of a session that does not wait
 )
@@ -104,7 +104,7 @@ func (a *app) doctor(ctx context.Context, f *setupFlags) error {
 	return a.printFindings(e.findings)
 }
 
-// program looks at a program's configuration, and at what it starts.
+// program checks a program's configuration and the command that it starts.
 func (e *diagnosis) program(ctx context.Context, place setup.Home, program, name string) {
 	title, flags := setup.Title(program), ""
 	if place.Project != "" {
@@ -116,7 +116,7 @@ func (e *diagnosis) program(ctx context.Context, place setup.Home, program, name
 	for _, found := range place.Look(program, name) {
 		switch {
 		case found.Problem != nil:
-			e.problem("program", "Mend the file; relay setup does not touch it before.",
+			e.problem("program", "Repair the file; until then, relay setup does not change it.",
 				"%s: the configuration cannot be used: %v.", title, found.Problem)
 			return
 		case found.Server != nil:
@@ -140,18 +140,18 @@ func (e *diagnosis) program(ctx context.Context, place setup.Home, program, name
 	env, _ := server["env"].(map[string]any)
 	get := func(key string) string { s, _ := env[key].(string); return s }
 	if info, err := os.Stat(command); err != nil || info.IsDir() || filepath.Separator == '/' && info.Mode()&0o111 == 0 {
-		e.problem("program", again, "%s starts %s, which is no program.", title, command)
+		e.problem("program", again, "%s starts %s, which is not a program.", title, command)
 	} else {
 		e.ok("program", "%s is configured to start %s mcp.", title, command)
 	}
 	if hook != "" && !strings.Contains(hook, get("RELAY_KEY_FILE")) {
-		e.problem("program", again, "%s has a hook with another key than the MCP server.", title)
+		e.problem("program", again, "The hook and the MCP server of %s have different keys.", title)
 	}
 	e.relay(ctx, title, remote.Flags{URL: get("RELAY_URL"), KeyFile: get("RELAY_KEY_FILE"),
 		SecretFile: get("RELAY_SIGNING_SECRET_FILE"), CAFile: get("RELAY_CA_FILE")})
 }
 
-// relay looks at a key, and asks the relay about it, once for all who use both.
+// relay checks a key and asks the relay about it, once for all programs that use both.
 func (e *diagnosis) relay(ctx context.Context, who string, f remote.Flags) {
 	id := strings.Join([]string{f.URL, f.KeyFile, f.SecretFile, f.CAFile}, "\x00")
 	if e.asked[id] {
@@ -177,7 +177,7 @@ func (e *diagnosis) relay(ctx context.Context, who string, f remote.Flags) {
 	}
 	c, err := f.Client()
 	if err != nil {
-		e.problem("server", "", "The relay of %s cannot be asked: %v.", who, err)
+		e.problem("server", "", "The relay of %s cannot be reached: %v.", who, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
@@ -186,7 +186,7 @@ func (e *diagnosis) relay(ctx context.Context, who string, f remote.Flags) {
 	e.identity(ctx, who, c)
 }
 
-// ready asks whether the server is well.
+// ready checks whether the server is ready.
 func (e *diagnosis) ready(ctx context.Context, f remote.Flags) {
 	config, err := f.TLS()
 	if err != nil {
@@ -202,14 +202,15 @@ func (e *diagnosis) ready(ctx context.Context, f remote.Flags) {
 	case !answer.Ready:
 		e.problem("server", "See the server's log.", "The relay at %s is not ready: %s.", at, relay.Visible(answer.Detail))
 	case !answer.Accepting:
-		e.problem("server", "Make room on the server's disk.", "The relay at %s takes no messages: its disk is nearly full.",
+		e.problem("server", "Free space on the server's disk.",
+			"The relay at %s accepts no messages: its disk is nearly full.",
 			at)
 	default:
 		e.ok("server", "The relay at %s is ready.", at)
 	}
 }
 
-// identity asks whose key it is, and compares the clocks.
+// identity asks which Mecha the key belongs to, and compares the clocks.
 func (e *diagnosis) identity(ctx context.Context, who string, c *client.Client) {
 	var me struct {
 		MechaID    relay.Address `json:"mecha_id"`
@@ -228,20 +229,21 @@ func (e *diagnosis) identity(ctx context.Context, who string, c *client.Client) 
 			"The relay refuses the key of %s: %v.", who, remote.Advice(err))
 		return
 	case err != nil && ctx.Err() == nil && !client.NothingDone(err):
-		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.",
+		e.problem("server", "Check that RELAY_URL names a relay.",
+			"The relay does not say which Mecha the key of %s belongs to: %v.",
 			who, remote.Advice(err))
 		return
 	case err != nil:
-		return // ready has said it
+		return // ready has reported it
 	}
 	own, key := relay.Visible(string(me.MechaID)), relay.Visible(me.KeyID)
-	e.ok("key", "The key of %s is that of %s (%s).", who, own, key)
+	e.ok("key", "The key of %s belongs to %s (%s).", who, own, key)
 	if left := time.Until(me.ExpiresAt); !me.ExpiresAt.IsZero() && left < expiryNote {
 		e.note("key", "relay key rotate "+key+" issues the next one.", "It expires in %s.", show.Gap(left))
 	}
 	local := began.Add(time.Since(began) / 2)
 	if off := local.Sub(me.ServerTime).Abs(); off > clockNote {
-		e.problem("clock", "Set the clocks; five minutes apart, requests are refused.",
+		e.problem("clock", "Set the clocks; at five minutes apart, requests are refused.",
 			"This machine's clock and the relay's are %s apart.", show.Gap(off))
 	} else {
 		e.ok("clock", "This machine's clock agrees with the relay's.")
@@ -252,7 +254,7 @@ func (e *diagnosis) identity(ctx context.Context, who string, c *client.Client) 
 	}
 }
 
-// bells looks at the hooks that wait.
+// bells checks the waiting hooks.
 func (e *diagnosis) bells() error {
 	dir, err := client.StateDir()
 	if err != nil {

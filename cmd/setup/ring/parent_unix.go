@@ -4,8 +4,8 @@ package ring
 
 import "os"
 
-// parentGone returns a function that reports whether the process that has started this one
-// has ended. Its children then get another parent.
+// parentGone returns a function that reports whether the parent of this process has ended. Its children then
+// get another parent.
 func parentGone() func() bool {
 	parent := os.Getppid()
 	return func() bool { return os.Getppid() != parent }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// parentGone returns a function that reports whether the process that has started this one
-// has ended. A parent that cannot be watched counts as there.
+// parentGone returns a function that reports whether the parent of this process has ended. A parent that cannot
+// be watched counts as running.
 func parentGone() func() bool {
 	parent, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(os.Getppid()))
 	if err != nil {

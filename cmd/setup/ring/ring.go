@@ -1,6 +1,6 @@
 // Package ring has the commands that an agent's program uses. relay setup writes them into the
 // program's configuration, with package setup. relay hook and relay listen --bell wake the agent
-// when messages are pending; relay doctor says what is wrong. A bell is a line that announces
+// when messages are pending; relay doctor finds what is wrong. A bell is a line that announces
 // pending messages: it has their ids and senders, never their contents.
 package ring
 

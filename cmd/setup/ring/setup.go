@@ -34,20 +34,20 @@ func (a *app) setupCommand() *cobra.Command {
 	var f setupFlags
 	cmd := &cobra.Command{
 		Use:   "setup PROGRAM",
-		Short: "Put the relay into the configuration of an agent's program",
-		Long: `Put the MCP server relay mcp into the configuration of claude-code, codex, cursor or
-vscode, and for claude-code the hook relay hook wait, which wakes an idle
-session. It works on the user's own configuration, or with --project on that of a
-folder.
+		Short: "Add the relay to the configuration of an agent's program",
+		Long: `Add the MCP server relay mcp to the configuration of claude-code, codex, cursor
+or vscode, and for claude-code the hook relay hook wait, which wakes an idle
+session. It changes the user's configuration or, with --project, the
+configuration of a folder.
 
-The key does not go into that configuration. It stays in --key-file, which only
-you may read; a key in RELAY_KEY is written to such a file. --signing-secret-file
-and --ca-file are passed on, too.
+The key is never written to that configuration. It stays in --key-file, which
+only you may be able to read; a key in RELAY_KEY is written to such a file.
+--signing-secret-file and --ca-file are passed on as well.
 
-What is in a file stays as it is: order, comments, indentation, line ends. The
-text from before is kept beside it. A file that cannot be parsed is left alone.
-Running it again changes nothing, and --undo gives the file back byte for byte; if
-somebody has changed it since, only what the relay has added is taken out.`,
+The rest of a file does not change: order, comments, indentation, line ends. A
+backup is kept next to it. A file that cannot be parsed is not touched. Running
+the command again changes nothing. --undo restores the file byte for byte; if it
+has been changed since, only what the relay has added is removed.`,
 		Example: `  relay setup claude-code --key-file ~/.config/relay/planner.key
   relay setup vscode --dry-run
   relay setup codex --undo`,
@@ -62,7 +62,7 @@ somebody has changed it since, only what the relay has added is taken out.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !slices.Contains(setup.Names, args[0]) {
-				return cli.Usagef("there is no program %q%s; known are %s",
+				return cli.Usagef("unknown program %q%s; known are %s",
 					args[0], cli.DidYouMean("", args[0], setup.Names), strings.Join(setup.Names, ", "))
 			}
 			if f.undo {
@@ -72,14 +72,14 @@ somebody has changed it since, only what the relay has added is taken out.`,
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and change nothing")
-	cmd.Flags().BoolVar(&f.undo, "undo", false, "take the relay out again")
-	cmd.Flags().StringVar(&f.project, "project", "", "the configuration of this `folder` instead of the user's")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "a preview of the changes, which are not made")
+	cmd.Flags().BoolVar(&f.undo, "undo", false, "removal of the relay from the configuration")
+	cmd.Flags().StringVar(&f.project, "project", "", "a `folder` whose configuration is changed instead of the user's")
 	cmd.Flags().StringVar(&f.name, "name", "relay", "the `name` of the server in the configuration")
 	return cmd
 }
 
-// home is where the programs keep their files, and book where their changes are noted.
+// home is the folder where the programs keep their files, and book the folder where their changes are recorded.
 func (f *setupFlags) home() (home setup.Home, book setup.Book, err error) {
 	home = setup.Home{System: runtime.GOOS, Getenv: os.Getenv}
 	if f.project != "" {
@@ -87,7 +87,7 @@ func (f *setupFlags) home() (home setup.Home, book setup.Book, err error) {
 			return home, "", err
 		}
 		if info, err := os.Stat(home.Project); err != nil || !info.IsDir() {
-			return home, "", cli.Usagef("--project: there is no folder %q", f.project)
+			return home, "", cli.Usagef("--project: the folder %q does not exist", f.project)
 		}
 	}
 	if home.Dir, err = os.UserHomeDir(); err != nil {
@@ -122,10 +122,11 @@ func (a *app) setup(f *setupFlags, program string) error {
 	case f.dryRun:
 		fmt.Fprintln(a.Stderr, "Nothing was changed.")
 	case program == "claude-code":
-		fmt.Fprintln(a.Stderr, "Restart Claude Code. Then relay doctor tells whether all is well.")
+		fmt.Fprintln(a.Stderr, "Restart Claude Code, then check the setup with relay doctor.")
 	default:
-		fmt.Fprintf(a.Stderr, "Restart %s. It has no hook that wakes an idle session; relay docs waking says what does. "+
-			"relay doctor tells whether all is well.\n", setup.Title(program))
+		fmt.Fprintf(a.Stderr, "Restart %s, then check the setup with relay doctor. "+
+			"%[1]s has no hook that wakes an idle session: "+
+			"see relay docs waking.\n", setup.Title(program))
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (a *app) setupUndo(f *setupFlags, program string) error {
 	return a.printChanges(changes, f.dryRun)
 }
 
-// server says how a program starts the relay, and which files of ours that needs.
+// server describes how a program starts the relay, and the secret files that this needs.
 func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error) {
 	key, secret, err := f.Secrets()
 	if err != nil {
@@ -204,8 +205,8 @@ func (f *setupFlags) server() (s setup.Server, secrets []setup.Secret, err error
 	return s, secrets, nil
 }
 
-// keepSecret returns the file that has a secret: the named one, which nobody else may
-// read, or one of ours that is to be made.
+// keepSecret returns the file of a secret: the named one, which nobody else may be able to read, or a new one
+// of ours, which the caller must write.
 func keepSecret(file, key, text, ending string) (path string, made []setup.Secret, err error) {
 	if file == "" {
 		dir, err := os.UserConfigDir()
@@ -234,15 +235,15 @@ func readableByOthers(path string) error {
 	return nil
 }
 
-// ownPath is where this program is. A name in the PATH is better than what it leads to,
-// which the next update may move.
+// ownPath returns the path of this program. A name in the PATH is better than the file that it leads to, which
+// the next update may move.
 func ownPath() (string, error) {
 	own, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	if strings.Contains(own, string(filepath.Separator)+"go-build") {
-		return "", errors.New("this program was started by go run, and will be gone; build it first, with go build")
+		return "", errors.New("this program is go run's temporary binary; build it first, with go build")
 	}
 	named, err := exec.LookPath("relay")
 	if err == nil && filepath.IsAbs(named) && sameFile(named, own) {
@@ -257,8 +258,8 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(one, two)
 }
 
-// hookLine is the command of a hook, which a shell runs. exec leaves no shell between the
-// program and the hook: it would hide from the hook that the program has ended.
+// hookLine returns the command of a hook, which a shell runs. It begins with exec, since a shell between the
+// program and the hook would hide from the hook that the program has ended.
 func hookLine(command string, args []string) string {
 	if runtime.GOOS == "windows" { // where bash or PowerShell runs it; both take slashes
 		line := []string{filepath.ToSlash(command)}
@@ -279,14 +280,14 @@ func hookLine(command string, args []string) string {
 	return strings.Join(line, " ")
 }
 
-// changeTexts is what happened to a file, by setup.Change.What, in two tenses.
+// changeTexts describes what happened to a file, by setup.Change.What, in two tenses.
 var changeTexts = map[string][2]string{
 	"create":  {"created", "would be created"},
 	"change":  {"changed", "would be changed"},
 	"remove":  {"removed: setup had created it", "would be removed: setup had created it"},
 	"restore": {"as it was before", "would be as it was before"},
-	"clean": {"the relay was taken out; it was changed since setup, and the rest stays",
-		"the relay would be taken out; it was changed since setup, and the rest would stay"},
+	"clean": {"the relay was removed; the file was changed since setup, and the rest stays",
+		"the relay would be removed; the file was changed since setup, and the rest would stay"},
 	"nothing": {"nothing to change", "nothing to change"},
 }
 
