@@ -18,6 +18,7 @@ import (
 	"relay/db"
 	"relay/db/learning"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 	"relay/search/learned"
 )
@@ -177,7 +178,7 @@ func TestNoTextOfAQueryStays(t *testing.T) {
 	r.mustIndex()
 	query, stems := "urgently mooring zeppelins beside hangars", []string{"urgent", "moor", "zeppelin", "besid", "hangar"}
 	// The words of so many exchanges with dave fill pages of the file, which become free.
-	const uncounted = 60
+	uncounted := scratch.Amount(t, 30, 60)
 	long := "harpsichord blanket walnut thermostat umbrella velvet kangaroo marzipan quadrant saxophon turnip yacht xylophon bobsleigh crumpet dolphin"
 	dave := r.mustIssue("dave^music")
 	dave.mustDescribe(`{"description":"tunes a harpsichord"}`)

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // eventually waits for a condition that nothing announces.
@@ -92,7 +93,7 @@ func TestAFloodOfSendsLeavesOthersTheirTurns(t *testing.T) {
 	stop := make(chan struct{})
 	var flood sync.WaitGroup
 	var flooded atomic.Int64
-	for i := range 8 {
+	for i := range scratch.Amount(t, 4, 8) {
 		s, body := alice.mustOpen(), letter(bob, `"x":"`+strings.Repeat("x", []int{10, 1000, 20_000, 400_000}[i%4])+`"`)
 		ahead := make(chan struct{}, 300) // more than the relay takes at once
 		flood.Go(func() {
