@@ -109,7 +109,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	l.await(l.stdout, "(?s:begun 1.*begun 1)")
 	p.kill()
 	l.await(l.stderr, away+" is given up, and its command is killed: its lease could not be renewed in time")
-	p.server = startProcess(t, p.db, "--require-message-signature")
+	p.server = startServer(t, p.db, "--require-message-signature")
 	f.leadTo(p.server)
 	l.await(l.stdout, "begun 2")
 	p.awaitStatus(away, "completed")

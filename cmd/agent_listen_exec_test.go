@@ -292,7 +292,7 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	slow := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"bob^talk","message_type":"slow","payload":{}}`).want(t, 201))
 	l.await(l.stdout, slow.MessageID)
 	p.kill()
-	p.server = startProcess(t, p.db)
+	p.server = startServer(t, p.db)
 	f.leadTo(p.server)
 	quick := p.send(p.alice, "bob^talk", `{}`)
 	p.awaitStatus(quick.MessageID, "completed")

@@ -286,7 +286,7 @@ func TestListenSaysThatItCannotAck(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.await(l.stderr, m.MessageID+" is not acknowledged yet")
-	p.server = startProcess(t, p.db)
+	p.server = startServer(t, p.db)
 	f.leadTo(p.server)
 	p.awaitStatus(m.MessageID, "completed")
 }

@@ -133,7 +133,7 @@ func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 	f.leadTo(&server{url: "http://" + l.Addr().String()})
 	send := launchHere(t, []string{"send", "bob^talk", `{}`, "--retry", "1m"}, p.aliceEnv(f.url))
 	send.await(attempts, "attempt\nattempt\n") // it is trying
-	p.server = startProcess(t, p.db)
+	p.server = startServer(t, p.db)
 	f.leadTo(p.server)
 	if code := send.wait(); code != 0 {
 		t.Fatalf("exit %d: %s", code, send.stderr)
@@ -188,7 +188,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	// It goes on waiting when the relay is killed and started again.
 	s, id = wait()
 	p.kill()
-	p.server = startProcess(t, p.db)
+	p.server = startServer(t, p.db)
 	f.leadTo(p.server)
 	p.ackAs(p.bob, id, "completed", "")
 	want(s, 0, "completed")
@@ -263,7 +263,7 @@ func TestSendWaitsForTheReply(t *testing.T) {
 	// The relay is killed and started again, and the answer comes meanwhile.
 	s, m = wait("--idempotency-key", "k")
 	p.kill()
-	p.server = startProcess(t, p.db)
+	p.server = startServer(t, p.db)
 	reply(m, m.CorrelationID, `{"after":"the kill"}`)
 	f.leadTo(p.server)
 	want(s, 0, "{\"after\":\"the kill\"}\n", "")

@@ -137,7 +137,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 	wantFiles(t, filepath.Dir(elsewhere), "relay.db", "relay.db.lock")
 	wantWhole(t, elsewhere)
 	wantFiles(t, filepath.Dir(elsewhere), "relay.db", "relay.db.lock")
-	s = startProcess(t, elsewhere, "--rate-limit", "0", "--max-pending", "0")
+	s = startServer(t, elsewhere, "--rate-limit", "0", "--max-pending", "0")
 	to := all[len(all)-1]
 	there := map[string]record{}
 	for _, m := range s.history(to, "direction=in&include=payload") {

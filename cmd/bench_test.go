@@ -159,7 +159,7 @@ func (r benchReport) wantPictures(t *testing.T, pictures ...string) {
 	if err := os.WriteFile(file, []byte(r.text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("python3", "../contrib/benchmarks/draw.py", dir, file).CombinedOutput(); err != nil {
+	if out, err := exec.Command(scratch.Python(t), "../contrib/benchmarks/draw.py", dir, file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	slices.Sort(pictures)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // The client in JavaScript, as relay client js prints it, under Node.js, or under the
@@ -170,7 +172,7 @@ func TestJavaScriptAsksAndAnswersThroughRestarts(t *testing.T) {
 	s := mustScript(t)
 	js := s.program(filepath.Join(s.dir, "example.mjs")).Args
 	s.write("relay_client.py", mustRelay(t, "client", "python"))
-	python := []string{"python3", s.write("example.py", mustRelay(t, "client", "python", "--example"))}
+	python := []string{scratch.Python(s.t), s.write("example.py", mustRelay(t, "client", "python", "--example"))}
 	for name, c := range map[string]struct {
 		asker, worker []string
 	}{"JavaScript": {js, js}, "JavaScript asks Python": {js, python}, "Python asks JavaScript": {python, js}} {

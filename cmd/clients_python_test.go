@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,19 +40,9 @@ type python struct {
 	interpreter string
 }
 
-// python3 is the interpreter that python3 starts. That may be a script that looks for the interpreter (as pyenv's is), and
-// takes more of the processor than the interpreter's own start. So it is asked once.
-var python3 = sync.OnceValue(func() string {
-	if path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output(); err == nil && len(path) > 1 {
-		return strings.TrimSpace(string(path))
-	}
-	return "python3"
-})
-
 func newPython(t *testing.T) python {
 	t.Helper()
-	tool(t, "python3")
-	p := python{t, t.TempDir(), python3()}
+	p := python{t, t.TempDir(), scratch.Python(t)}
 	for _, f := range []struct{ name, text string }{
 		{"relay_client.py", mustRelay(t, "client", "python")}, {"example.py", mustRelay(t, "client", "python", "--example")},
 	} {
@@ -89,7 +78,7 @@ var pythonComplains = regexp.MustCompile(`Warning|Exception ignored|never awaite
 // pythons are the interpreters that the client must run with, as far as they are there: the usual one and
 // the oldest; in the long form the newest, too, and with RELAY_TEST_FULL all between them.
 func pythons(t testing.TB) []string {
-	found, versions := []string{python3()}, []string{"3.9", "3.14", "3.13", "3.12", "3.10"}
+	found, versions := []string{scratch.Python(t)}, []string{"3.9", "3.14", "3.13", "3.12", "3.10"}
 	home, _ := os.UserHomeDir()
 	switch {
 	case !scratch.Long(t):

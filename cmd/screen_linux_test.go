@@ -199,7 +199,14 @@ func (c *cast) here(t testing.TB, args, env []string) (flagged []string, ok bool
 		return flagged, true
 	}
 	switch {
-	case !runsHere(args) || args[0] == "search" || args[0] == "readyz" || args[0] == "why" || args[0] == "sign" || args[0] == "check":
+	case args[0] == "readyz":
+		for _, e := range slices.Backward(client) {
+			if url, found := strings.CutPrefix(e, "RELAY_URL="); found {
+				return slices.Insert(slices.Clone(args), 1, "--url="+url), true
+			}
+		}
+		return nil, false
+	case !runsHere(args) || args[0] == "search" || args[0] == "why" || args[0] == "sign" || args[0] == "check":
 		return nil, false
 	case slices.Contains(readers, args[0]):
 		return append(slices.Clone(args), "--db="+c.db), true
@@ -305,7 +312,11 @@ func (c *cast) wantSameJSON(calls ...string) {
 	t := c.t
 	t.Helper()
 	for _, call := range calls {
-		elsewhere := run(t, c.called(call, ""), c.env, "").wantCode(t, 0).out
+		args, env := c.called(call, ""), c.env
+		if here, ok := c.here(t, args, env); ok {
+			args, env = here, nil
+		}
+		elsewhere := run(t, args, env, "").wantCode(t, 0).out
 		if strings.Contains(call, "$ID") != strings.Contains(elsewhere, c1[:2]) && !strings.Contains(elsewhere, marks) {
 			t.Errorf("%s: elsewhere it is %q", call, elsewhere)
 		}

@@ -153,7 +153,7 @@ func TestTheBellSurvivesARestartOfTheRelay(t *testing.T) {
 	h := p.armed(p.hook("s"))
 	p.kill()
 	early := p.hook("early") // before there is a relay
-	p.server = startProcess(t, p.db, "--addr", addr)
+	p.server = startServer(t, p.db, "--addr", addr)
 	id := p.send(p.alice, "bob^talk", `{}`).MessageID
 	h.wantBell(id)
 	early.wantBell(id)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // drawer is the program that draws reports.
@@ -23,10 +25,7 @@ const drawer = "../../contrib/benchmarks/draw.py"
 // python runs Python with these arguments, and returns what it said.
 func python(t *testing.T, args ...string) (said string, err error) {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("python3 is not installed")
-	}
-	out, err := exec.Command("python3", args...).CombinedOutput()
+	out, err := exec.Command(scratch.Python(t), args...).CombinedOutput()
 	return strings.ReplaceAll(string(out), "\r\n", "\n"), err
 }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // scribe writes files at random, in layouts that nobody would choose.
@@ -103,7 +105,7 @@ func TestAnyLayout(t *testing.T) {
 	}
 	kinds := []kind{{JSON, "mcpServers"}, {JSON, "hooks.Stop"}, {JSONC, "servers"}, {JSONC, "hooks.Stop"}, {TOML, "mcp_servers"}}
 	merged, exact := map[kind]int{}, map[kind]int{}
-	const files = 2000
+	files := scratch.Amount(t, 500, 2000)
 	for seed := range uint64(files) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		for _, k := range kinds {
