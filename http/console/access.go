@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -148,7 +149,7 @@ type failed struct {
 const (
 	failuresAtOnce = 5
 	failuresEvery  = 2 * time.Second
-	maxFailures    = 1024 // clients; then all are forgotten
+	maxFailures    = 1024 // clients; the one that was wrong longest ago makes room
 )
 
 // full reports whether a client has been wrong too often.
@@ -161,10 +162,23 @@ func (f *failures) full(client string, now time.Time) bool {
 func (f *failures) add(client string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.of == nil || len(f.of) >= maxFailures {
+	if f.of == nil {
 		f.of = map[string]failed{}
 	}
+	if _, known := f.of[client]; !known && len(f.of) >= maxFailures {
+		delete(f.of, f.oldest())
+	}
 	f.of[client] = failed{f.now(client, now) + 1, now}
+}
+
+// oldest returns the client that was wrong longest ago. f.mu is held.
+func (f *failures) oldest() (client string) {
+	for c, last := range f.of {
+		if first, found := f.of[client]; !found || last.at.Before(first.at) {
+			client = c
+		}
+	}
+	return client
 }
 
 // now is how many failures count against a client. f.mu is held.
@@ -200,6 +214,31 @@ func cookieName(r *http.Request) string {
 	return "relay_console_" + port
 }
 
+// knownFor is how long a browser that was let in keeps failures of its own.
+const knownFor = 30 * 24 * time.Hour
+
+// knownName is the name of the cookie of a browser that was let in since the console has started. Its failures
+// count apart, so that nobody else's keep its owner out.
+func knownName(r *http.Request) string { return cookieName(r) + "_known" }
+
+// seal returns what only this console can add to a browser's number.
+func (c *Console) seal(number string) string {
+	h := hmac.New(sha256.New, c.known[:])
+	h.Write([]byte(number))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// guesserOf is whose failures a request counts among: those of a browser that was let in before, or clientOf.
+func (c *Console) guesserOf(r *http.Request) string {
+	if cookie, err := r.Cookie(knownName(r)); err == nil {
+		number, seal, _ := strings.Cut(cookie.Value, ".")
+		if hmac.Equal([]byte(seal), []byte(c.seal(number))) {
+			return "the browser " + number
+		}
+	}
+	return clientOf(r.RemoteAddr)
+}
+
 // hasSession reports whether a request has the cookie of a session.
 func (c *Console) hasSession(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieName(r))
@@ -225,9 +264,10 @@ func (c *Console) session(w http.ResponseWriter, _ *http.Request) {
 // enter makes a session for who sends the token or the password, in the field secret of a form.
 // A token is too long to be guessed, so the right one always lets in, however many wrong ones came
 // before it: else any program of this machine could lock out its owner. A password may be guessed:
-// a client that was wrong too often is refused without a look at it.
+// a client that was wrong too often is refused without a look at it. A browser that was let in before is a
+// client of its own.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
-	client, now := clientOf(r.RemoteAddr), c.config.Now()
+	client, now := c.guesserOf(r), c.config.Now()
 	full := c.failures.full(client, now)
 	r.Body = http.MaxBytesReader(w, r.Body, maxSecret)
 	right := false
@@ -250,6 +290,10 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: c.sessions.begin(now), Path: "/",
 		MaxAge: int(sessionFor.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
+	if number := random(); c.config.Password != "" && !strings.HasPrefix(client, "the browser") {
+		http.SetCookie(w, &http.Cookie{Name: knownName(r), Value: number + "." + c.seal(number), Path: "/session",
+			MaxAge: int(knownFor.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -92,6 +92,42 @@ func TestPasswordsAreFewAtATime(t *testing.T) {
 	}
 }
 
+// Guesses of others do not keep out a browser that was let in before. Its own do, and no browser gives itself such
+// a cookie.
+func TestGuessesOfOthersKeepOutNoKnownBrowser(t *testing.T) {
+	t.Parallel()
+	s, goOn := mustStageWithClock(t, func(c *console.Config) { c.Password = "correct horse battery" })
+	at, err := url.Parse(s.url + "/session")
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(c *http.Client, secret string, want int) {
+		t.Helper()
+		if status, _ := s.post(c, "/session", url.Values{"secret": {secret}}); status != want {
+			t.Errorf("%s: %d, want %d", secret, status, want)
+		}
+	}
+	owner, other, forger := s.visitor(), s.visitor(), s.visitor()
+	try(owner, "correct horse battery", http.StatusNoContent)
+	for _, k := range owner.Jar.Cookies(at) {
+		k.Value += "x"
+		forger.Jar.SetCookies(at, []*http.Cookie{k})
+	}
+	for range 6 {
+		s.post(other, "/session", url.Values{"secret": {"wrong"}})
+	}
+	try(other, "correct horse battery", http.StatusTooManyRequests)
+	try(forger, "correct horse battery", http.StatusTooManyRequests)
+	s.post(owner, "/leave", nil)
+	try(owner, "correct horse battery", http.StatusNoContent)
+	for range 6 {
+		s.post(owner, "/session", url.Values{"secret": {"wrong"}})
+	}
+	try(owner, "correct horse battery", http.StatusTooManyRequests)
+	goOn(2 * time.Second)
+	try(owner, "correct horse battery", http.StatusNoContent)
+}
+
 // The wrong attempts of one customer count together, whatever address of theirs they come from.
 func TestWrongAttemptsCountByBlock(t *testing.T) {
 	t.Parallel()
@@ -256,7 +292,7 @@ func TestAPasswordReplacesTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if c := answer.Cookies(); answer.StatusCode != http.StatusNoContent || len(c) != 1 || !c[0].Secure {
+	if c := answer.Cookies(); answer.StatusCode != http.StatusNoContent || len(c) != 2 || !c[0].Secure || !c[1].Secure {
 		t.Error(answer.Status, c)
 	}
 	if status, text := s.get(s.visitor(), "/"); status != http.StatusUnauthorized || !strings.Contains(text, "Password") {

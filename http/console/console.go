@@ -13,6 +13,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"log/slog"
 	"net/http"
@@ -53,6 +54,7 @@ type Console struct {
 	token     string
 	host      string            // a name of this machine that browsers know; "": none
 	secret    [sha256.Size]byte // of the token or the password
+	known     [32]byte          // the key of the seals of browsers that were let in
 	sessions  sessions
 	failures  failures
 	handler   http.Handler
@@ -126,6 +128,7 @@ func New(config Config) *Console {
 		c.host = cmp.Or(config.Name, randomName()) + ".localhost"
 	}
 	c.secret = sha256.Sum256([]byte(cmp.Or(config.Password, c.token)))
+	_, _ = rand.Read(c.known[:]) // never fails
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.flow = newFlow(c)
 	c.handler = c.guarded(c.mux())
