@@ -27,7 +27,7 @@ func TestReplicasAreWrittenByTheirServersAlone(t *testing.T) {
 	notServing.Serve = false
 	again := founding(a.options)
 	for what, o := range map[string]Options{"a server without a log": without} {
-		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "of several copies that follow a log") {
+		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "belongs to a cluster") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -125,7 +125,7 @@ func TestASocketBesideAnyFile(t *testing.T) {
 	d = openHere(t, func(o *Options) {
 		o.Path, o.Serve, o.Logger = filepath.Join(scratch.Memory(t), strings.Repeat("long", 25)+".db"), true, slog.New(slog.NewTextHandler(log, nil))
 	})
-	log.await(t, "no socket for commands")
+	log.await(t, "cannot open the socket for commands")
 	if err := byCommand(t, d.w.Path, "a^x"); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Error(err)
 	}

@@ -54,7 +54,7 @@ func TestTheVerdict(t *testing.T) {
 		{with(func(s *relay.Situation) { quiet(s); s.Until, s.Claimed = later, true }), relay.VerdictClaimed, noon, []string{"A worker of"}},
 		{with(func(s *relay.Situation) { quiet(s); s.PushedAt = noon }), relay.VerdictPushed, noon, []string{"2 sockets"}},
 		{with(func(s *relay.Situation) { quiet(s) }), relay.VerdictBehind, time.Time{}, []string{"2 messages before it"}},
-		{with(func(s *relay.Situation) { quiet(s); s.Online, s.Ahead = false, 1 }), relay.VerdictAway, noon, []string{"was last seen at", "1 message before it"}},
+		{with(func(s *relay.Situation) { quiet(s); s.Online, s.Ahead = false, 1 }), relay.VerdictAway, noon, []string{"was last seen at", "1 earlier message is also waiting"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Online, s.LastSeen = false, time.Time{} }), relay.VerdictNeverConnected, time.Time{}, []string{"never"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Hidden = true }), relay.VerdictWaiting, time.Time{}, []string{"has not acknowledged"}},
 	} {

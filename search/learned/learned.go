@@ -1,7 +1,7 @@
 // Package learned ranks by what completed exchanges have taught (PROTOCOL §5, Learning). Counts follow
 // a source, and boost the Mechas that were the right ones for the words of a query.
 //
-// For another weight, begin in ranking.go: it has all constants and the formula, lesson.go computes it.
+// For another weight, begin in ranking.go: it has all constants and the formula, learner.go computes it.
 // TestLearningRelevance measures that, with -long and the data that RELAY_DISCOVERY_DATA names;
 // TestMadeUpExchanges says what fraud reaches.
 package learned

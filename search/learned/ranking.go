@@ -2,7 +2,7 @@ package learned
 
 import "relay/search"
 
-// The learned part (lesson.go) of a Mecha's raw score, from c completed exchanges for
+// The learned part (learner.go) of a Mecha's raw score, from c completed exchanges for
 // each word of the query (PROTOCOL §5, Learning):
 //
 //	learned = 21 · Σ trust · rarity · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+21)
