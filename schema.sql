@@ -20,7 +20,7 @@
 -- `sent`, `joined` and `reply` have all messages; up to the number `words_indexed_upto`,
 -- `word_hash` has all words. `start` is a random mark of the last
 -- start of a server, which its ring of nonces has as well; empty before the first one.
--- `clock` is a time up to which a server has seen the clock go on (db/internal/retention/trust.go).
+-- `clock` is a time up to which a server has trusted the clock (db/internal/retention/clock_guard.go).
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -171,7 +171,7 @@ CREATE TABLE receipt (
   until     INTEGER               -- the end of a lease or a deferral that begins here
 ) STRICT;
 
--- The messages that a worker holds, that were put off, or that have come again. A pending
+-- The messages that a worker holds, that were deferred, or that were redelivered. A pending
 -- message without a row is at its first attempt and free.
 CREATE TABLE attempt (
   message   INTEGER PRIMARY KEY REFERENCES message (position),
@@ -335,7 +335,7 @@ CREATE TABLE exchange (
 
 -- The messages that a Mecha received, in commit order, pending messages before
 -- the others, so that these are found and counted without reading the others.
--- It is an index of `message`. It is a table, so that the server can write it late
+-- It is an index of `message`. It is a table, so that the server can write it behind
 -- and in order: a page then changes once for many messages (package mailbox). A
 -- message after `indexed_upto` (see setting) may be missing here, and in the three tables
 -- below.
@@ -370,7 +370,7 @@ CREATE TABLE reply (
   PRIMARY KEY (question, position)
 ) STRICT, WITHOUT ROWID;
 
--- The words by a keyed hash of their texts, in the place of an index of `word.text`. Written late,
+-- The words by a keyed hash of their texts, in the place of an index of `word.text`. Written behind,
 -- like `received` (package names): a word after `words_indexed_upto` may be missing here.
 CREATE TABLE word_hash (
   hash INTEGER NOT NULL,
@@ -379,7 +379,7 @@ CREATE TABLE word_hash (
 ) STRICT, WITHOUT ROWID;
 
 -- The removed messages whose rows in `received` (not pending) and `sent` are still to be
--- deleted, many at a time (db/internal/mailbox/unlist_sql.go). Reads pass over these rows.
+-- deleted, many at a time (db/internal/mailbox/unlist_sql.go). Reads skip these rows.
 CREATE TABLE unlisted (
   position  INTEGER PRIMARY KEY,
   recipient INTEGER NOT NULL,

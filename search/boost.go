@@ -10,21 +10,21 @@ import (
 	"relay/db/relay"
 )
 
-// A Boost adds to scores what the texts do not tell. Any goroutine may call its methods, but for Follow.
+// A Boost adds to scores what the texts do not show. Any goroutine may call its methods, except Follow.
 type Boost interface {
-	// Follow takes what is new. Index.Follow calls it when all entries have been applied.
+	// Follow takes new changes. Index.Follow calls it when all entries have been applied.
 	Follow(context.Context) error
-	// At is the position of the last change that Follow has taken.
+	// At returns the position of the last change that Follow has taken.
 	At() relay.Position
-	// Prepare returns what is added to the scores of one search for these words; nil: nothing.
+	// Prepare returns the additions to the scores of one search for these words, or nil.
 	Prepare(v View, words []string) (Boosted, error)
-	// Explain shows what there is of a Mecha.
+	// Explain fills in the Boost's part of an explanation.
 	Explain(id relay.MechaNumber, e *Explanation)
 }
 
 // Boosted is what a Boost adds to the scores of one search.
 type Boosted interface {
-	// Part is the part of a document in its raw score, unless it is a candidate.
+	// Part returns the addition to the raw score of a document that is not a candidate.
 	Part(doc uint64) float64
 	// Lift adds to the raw scores of the candidates.
 	Lift([]Scored)
@@ -40,19 +40,19 @@ type Scored struct {
 }
 
 // MaxMecha is the greatest number of a Mecha that View.Directory has, since its arrays have an element
-// for each; CountedCrews is up to how many crews it counts.
+// for each; CountedCrews is the maximum number of crews that it counts.
 const (
 	MaxMecha     = 1<<24 - 1
 	CountedCrews = 3
 )
 
-// A View is what a Boost sees of a search. Documents are numbers from 0 to Size.
+// A View is a Boost's view of a search. Documents are numbers from 0 to Size.
 type View struct{ s *searcher }
 
-// Size is how many documents there are, deleted ones included.
+// Size returns how many documents there are, deleted ones included.
 func (v View) Size() uint64 { return v.s.v.size }
 
-// Documents is how many documents are not deleted.
+// Documents returns how many documents are not deleted.
 func (v View) Documents() int { return v.s.v.totals.documents }
 
 // Over reports whether the search must end.
@@ -64,7 +64,7 @@ func (v View) IsHidden(doc uint32) bool { return v.s.hidden != nil && v.s.hidden
 // IsWanted reports whether a document may be found.
 func (v View) IsWanted(doc uint32) bool { return v.s.wanted.has(uint64(doc)) }
 
-// Find has a document found, whatever its text.
+// Find makes a document a match, whatever its text.
 func (v View) Find(doc uint32) { v.s.buffers.findable.add(uint64(doc)) }
 
 // EachHidden calls f with the documents that the caller may not see.
@@ -88,10 +88,10 @@ func (v View) Directory() (docs, mechas []uint32, crews int, err error) {
 	return d.docs, d.mechas, d.crews, nil
 }
 
-// subjectWords returns the words of a query that tell its subject: at most
-// relay.MaxSearchWords, in the order of the alphabet, which does not tell the order in
-// which they were typed. Left out are the requestWords, words with digits, which are
-// numbers and ids, and single letters.
+// subjectWords returns the words of a query that name its subject: at most
+// relay.MaxSearchWords, in alphabetical order, which hides the order in which they were
+// typed. Left out are the requestWords, words with digits, which are numbers and ids, and
+// single letters.
 func subjectWords(query string) []string {
 	words := map[string]bool{}
 	for _, t := range tokenize(query) {

@@ -9,7 +9,7 @@ import (
 // A directory maps each Mecha to its document in a view. It is the same for all views of
 // the same documents, and does not change.
 type directory struct {
-	state  []uint64 // which views it is for
+	state  []uint64 // the views that it is for
 	mechas []uint32 // the number of the Mecha, by document, deleted ones included
 	docs   []uint32 // the document, from 1, by number of the Mecha, or 0
 	crews  int      // how many different crews there are, at most CountedCrews

@@ -56,7 +56,7 @@ func documentOf(e *relay.Entry) (*document.Document, *record) {
 	return d, &c.record
 }
 
-// documentID is the id of a Mecha's document.
+// documentID returns the id of a Mecha's document.
 func documentID(id relay.MechaNumber) string { return strconv.FormatInt(int64(id), 36) }
 
 // A collector gathers the words of one profile.
@@ -112,7 +112,7 @@ func (c *collector) displayName(name, display string) {
 	}
 }
 
-// parts are the words of a name, without the joined words of camelCase.
+// parts returns the words of a name, without the joined words of camelCase.
 func parts(name string) []token {
 	return slices.DeleteFunc(tokenize(name), func(t token) bool { return t.joined })
 }
@@ -136,8 +136,8 @@ func (c *collector) skill(i int, s *relay.Skill) {
 	}
 }
 
-// add adds the words of one text. The words of a field after the first
-// maxFieldTokens are not indexed, so that no profile makes searches slow.
+// add adds the words of one text. Words of a field after the first maxFieldTokens are not
+// indexed, so that no profile makes searches slow.
 func (c *collector) add(f field, skill int, text string) {
 	p := passage{field: f, skill: skill}
 	for _, t := range tokenize(text) {

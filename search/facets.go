@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// maxFacetValues is the most values that are returned for a facet; the most
-// frequent ones are.
+// maxFacetValues is the maximum number of values that are returned for a facet, the most
+// frequent first.
 const maxFacetValues = 100
 
 // facets are the names of the facets, and the prefixes of their values in inFilter.

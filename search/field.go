@@ -5,9 +5,9 @@ import (
 	index "github.com/blevesearch/bleve_index_api"
 )
 
-// A termField is a field of a document whose terms are given. Bleve's analysis
-// is not used, since ours makes the terms of all fields and the record together.
-// Every term has the frequency 1; see textKey.
+// A termField is a field of a document with given terms. Bleve's analysis is not used,
+// since ours makes the terms of all fields and the record together. Every term has the
+// frequency 1; see textKey.
 type termField struct {
 	name        string
 	terms       map[string]bool
@@ -41,5 +41,5 @@ func (f *termField) EncodedFieldType() byte                           { return '
 func (f *termField) AnalyzedLength() int                              { return len(f.terms) }
 func (f *termField) AnalyzedTokenFrequencies() index.TokenFrequencies { return f.frequencies }
 
-// Size is an estimate, by which bleve accounts for the memory of batches.
+// Size returns an estimate, by which bleve accounts for the memory of batches.
 func (f *termField) Size() int { return len(f.terms)*4*size.SizeOfPtr + len(f.name) }

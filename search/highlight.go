@@ -51,8 +51,7 @@ type weightedHighlight struct {
 	weight float64
 }
 
-// highlightsOf returns the parts of a profile in which terms of the greatest
-// weight stand.
+// highlightsOf returns the parts of a profile that have the terms of the greatest weight.
 func highlightsOf(e *relay.Entry, weights map[string]float64) []Highlight {
 	var all []weightedHighlight
 	add := func(f field, text string) {
@@ -120,8 +119,8 @@ func highlightText(text string, weights map[string]float64) (weightedHighlight, 
 	return h, len(h.Spans) > 0
 }
 
-// excerptWeight is the sum of the weights of the different terms in an excerpt
-// that begins with the first match.
+// excerptWeight returns the sum of the weights of the different terms in an excerpt that
+// begins with the first match.
 func excerptWeight(matches []token, weights map[string]float64) float64 {
 	sum := 0.0
 	seen := map[string]bool{}

@@ -50,7 +50,7 @@ type Source interface {
 	EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error)
 }
 
-// Options are the settings of an index. The zero value works.
+// Options are the settings of an index. The zero value is usable.
 type Options struct {
 	Logger *slog.Logger // default: discard
 	// Concurrency is the number of searches that run at once, at most half of them
@@ -62,7 +62,7 @@ type Options struct {
 	// Budget is the longest time that a search runs; then it answers with the
 	// hits found so far. Default: 250 ms.
 	Budget time.Duration
-	// Waits gets how long searches waited to run, of those that had to. Default: nobody.
+	// Waits records the wait times of searches that could not run at once. Default: none.
 	Waits *measure.Histogram
 	Boost Boost // default: none
 }
@@ -73,7 +73,7 @@ type Progress struct {
 	Revision int64          // the last revision applied
 	Entries  int            // Mechas in the index
 	Boosted  relay.Position // of the last change that the Boost has taken
-	// why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
+	// why the index was rebuilt, from nothing or from an older state, at or after Open, or ""
 	Rebuilt string
 }
 
@@ -91,10 +91,11 @@ type Index struct {
 	boost Boost // nil: none
 
 	// written returns how many writes the running server has made: while Follow applies many
-	// entries, it raises GOMAXPROCS and rests for the sake of messages. nil: there is no server.
+	// entries, it raises GOMAXPROCS and rests for the sake of messages. It is nil without a
+	// server.
 	written func() uint64
 
-	mu      sync.RWMutex // held for reading to use store, for writing to replace it
+	mu      sync.RWMutex // locked for reading to use store, for writing to replace it
 	store   *store       // nil after Close
 	rebuilt string
 
@@ -156,7 +157,7 @@ func (x *Index) recreate(cause error) (*store, error) {
 	return createStore(x.dir)
 }
 
-// replace does the same to an index that is in use.
+// replace does the same with an index in use.
 func (x *Index) replace(cause error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,7 +170,7 @@ func (x *Index) replace(cause error) error {
 	}
 	s, err := x.recreate(cause)
 	if err != nil {
-		// The closed store stays. Searches in it fail, and Follow tries again.
+		// The closed store stays: searches in it fail, and Follow tries again.
 		return err
 	}
 	x.store = s

@@ -22,7 +22,7 @@ func (s *searcher) findNames() error {
 	return s.findNearNames()
 }
 
-// findExact fills exact. Addresses and names match whatever their case.
+// findExact fills exact. Addresses and names match regardless of case.
 func (s *searcher) findExact() error {
 	text := s.req.Query
 	s.exact = map[uint64]exactness{}
@@ -90,9 +90,8 @@ func (s *searcher) isNameCandidate(n uint64) bool {
 	return s.mayBeName && s.commonTrigrams[n] >= s.minTrigrams || len(s.exact) > 0 && s.exact[n] > notExact
 }
 
-// trigramThreshold is the number of trigrams that a name must share with the
-// query to be a candidate: enough for the least bonus, and more if too many
-// names have that.
+// trigramThreshold returns the number of trigrams that a name must share with the query
+// to be a candidate: enough for the least bonus, and more if too many names have that.
 func (s *searcher) trigramThreshold() uint8 {
 	if !s.mayBeName {
 		return 255

@@ -9,28 +9,28 @@ import (
 // the server writes meanwhile. So messages keep most of the processors, and the catch-up takes
 // longer.
 const (
-	busyWrites = 100             // a second: with fewer, nobody needs the processors
+	busyWrites = 100             // a second; with fewer, messages do not need the processors
 	restFor    = 1.5             // times as long as the page took
-	maxRest    = 5 * time.Second // though a page took very long, as on a disk that hangs
+	maxRest    = 5 * time.Second // even if a page took very long, as on a hanging disk
 )
 
-// A pace says how long a catch-up rests. It is not safe for concurrent use.
+// A pacer decides how long a catch-up pauses. It is not safe for concurrent use.
 type pacer struct {
-	written func() uint64 // how many writes the server has made; nil: there is no server, and no rest
+	written func() uint64 // how many writes the server has made; nil without a server, which means no pauses
 	now     func() time.Time
 
 	began  time.Time // of the page
 	before uint64    // written, when the page began
 }
 
-// begin notes that a page begins.
+// begin notes the begin of a page.
 func (p *pacer) begin() {
 	if p.written != nil {
 		p.began, p.before = p.now(), p.written()
 	}
 }
 
-// rest is how long the catch-up rests after the page.
+// rest returns how long the catch-up pauses after the page.
 func (p *pacer) rest() time.Duration {
 	if p.written == nil {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// page returns the candidates on the requested page, and all documents that
-// match: found without those that share too little with the query's name.
+// page returns the candidates on the requested page, and all documents that match: found,
+// without documents that share too little with the query's name.
 func (s *searcher) page(found []uint64) ([]*candidate, []uint64, error) {
 	switch {
 	case s.req.Query == "":
@@ -116,8 +116,8 @@ func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
 	return best, nil
 }
 
-// highest returns the documents with the highest scores, at most limit. Of those with
-// equal scores the first addresses are taken.
+// highest returns the documents with the highest scores, at most limit. Of documents with
+// equal scores, it takes the first addresses.
 func (s *searcher) highest(docs []uint64, limit int, score func(uint64) float64) ([]uint64, error) {
 	if len(docs) <= limit {
 		return docs, nil
@@ -136,8 +136,8 @@ func (s *searcher) highest(docs []uint64, limit int, score func(uint64) float64)
 	return append(best, ties...), err
 }
 
-// firstAddresses returns those of the documents, which ascend, that have the first
-// addresses, at most limit.
+// firstAddresses returns the documents with the first addresses, at most limit. docs must
+// ascend.
 func (s *searcher) firstAddresses(docs []uint64, limit int) ([]uint64, error) {
 	if len(docs) <= limit {
 		return docs, nil
@@ -151,8 +151,8 @@ func (s *searcher) firstAddresses(docs []uint64, limit int) ([]uint64, error) {
 }
 
 // dropFarKnown removes from the candidates, which are sorted, those that are candidates
-// only by a Boost and come after all others. appendRest has them in their
-// place among the documents that were not candidates, which they must not lower.
+// only by a Boost and come after all others. appendRest puts them in their place among
+// the documents that were not candidates, whose order they must not affect.
 func (s *searcher) dropFarKnown(list []*candidate) []*candidate {
 	for len(list) > 0 && slices.Contains(s.boostedOnly, list[len(list)-1].doc) {
 		list = list[:len(list)-1]
@@ -160,10 +160,10 @@ func (s *searcher) dropFarKnown(list []*candidate) []*candidate {
 	return list
 }
 
-// lowestOf is the lowest of the best scores, so many as limit; there are more
-// documents than that. A heap of our own takes a third of the time of
-// container/heap, or of inserting into a sorted slice; sorting all scores of
-// 10,000 documents would take 1 ms, as long as the rest of the search.
+// lowestOf returns the lowest of the best limit scores, of more documents than that. Our
+// own heap takes a third of the time of container/heap, or of inserting into a sorted
+// slice; sorting all scores of 10,000 documents would take 1 ms, as long as the rest of
+// the search.
 func lowestOf(docs []uint64, limit int, score func(uint64) float64) float64 {
 	best := slices.Repeat([]float64{-1}, limit) // a heap: the lowest comes first
 	for _, n := range docs {

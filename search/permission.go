@@ -8,13 +8,13 @@ import (
 	"runtime"
 )
 
-// restrictPermissions takes the permissions of all other users away, since the index
-// holds profiles that they must not see. Bleve creates its files by the umask, and the
-// folder may have existed before. On a file system without permissions the index still
-// works; the log warns.
+// restrictPermissions removes the permissions of all other users, since the index holds
+// profiles that they must not see. Bleve creates its files by the umask, and the folder
+// may have existed before. On a file system without permissions the index still works;
+// the log warns.
 func (x *Index) restrictPermissions() {
 	if runtime.GOOS == "windows" {
-		return // there the access list of the folder decides
+		return // where the access list of the folder decides
 	}
 	err := errors.Join(removePermissions(x.dir, 0o700), removePermissions(filepath.Join(x.dir, "index_meta.json"), 0o600))
 	store := filepath.Join(x.dir, "store")

@@ -6,11 +6,11 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// We read the postings of a term segment by segment, many at a time from its bitmap. Bleve's own
+// The postings of a term are read segment by segment, many at a time from a bitmap. Bleve's own
 // reader returns one document at a time (BenchmarkSnapshot).
 
-// A postingsReader is the working memory for reading postings. It is used again
-// for each segment and term, because a search reads hundreds of lists.
+// A postingsReader is the working memory for reading postings. It is reused for each
+// segment and term, because a search reads hundreds of lists.
 type postingsReader struct {
 	list     segment.PostingsList
 	iterator segment.PostingsIterator
@@ -28,7 +28,7 @@ func (v *view) open(d segment.TermDictionary, at int, term []byte) (segment.Post
 	return list, nil
 }
 
-// count is the number of documents that have the term.
+// count returns the number of documents that have the term.
 func (v *view) count(name, term string) (n int, err error) {
 	err = v.lists(name, term, func(list segment.PostingsList, _ uint64) error {
 		n += int(list.Count())

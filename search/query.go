@@ -23,7 +23,7 @@ type query struct {
 	words     int    // the number of different words, as typed
 	terms     []term
 	sentences []sentence
-	weight    float64 // of all words; an unknown word counts as the rarest there can be
+	weight    float64 // of all words; an unknown word counts as the rarest possible
 	corrected string
 	subject   []string // the words for a Boost
 	byTerm    map[string]int
@@ -33,7 +33,7 @@ type query struct {
 	whole     sentence // all sentences as one
 }
 
-// find returns the index of the term with this hash, or -1 if the query has none.
+// find returns the index of the term with this hash, or -1.
 func (q *query) find(hash uint32) int {
 	if q.hashes[hash>>6&15]&(1<<(hash&63)) == 0 {
 		return -1
@@ -201,8 +201,8 @@ func (p *parser) addToken(t token, sen *sentence) error {
 	return p.expand(t, i, sen)
 }
 
-// expand adds completions of the last word of a short query, and corrections of
-// an unknown word. known is the word's index, -1 if it is unknown.
+// expand adds completions of the last word of a short query, and corrections of an
+// unknown word. known is the word's index, or -1.
 func (p *parser) expand(t token, known int, sen *sentence) error {
 	prefixes := 0
 	if t.end == len(p.q.text) && p.q.words <= shortQueryWords {
@@ -258,8 +258,8 @@ func (p *parser) correct(word string) ([]string, error) {
 	return words, err
 }
 
-// addTerm adds a term to the query, unless it is there. It returns the term's
-// index, or -1 if no profile that the caller may see has it.
+// addTerm adds a term to the query, unless the query has it. It returns the term's index,
+// or -1 if no profile that the caller may see has it.
 func (p *parser) addTerm(t token, weight float64) (int, error) {
 	q := p.q
 	if i, ok := q.byTerm[t.term]; ok {
@@ -287,8 +287,8 @@ func (p *parser) addTerm(t token, weight float64) (int, error) {
 	return i, nil
 }
 
-// add adds the term with index i to the sentence; ordered is false for a second
-// reading of a word that is there already.
+// add adds the term with index i to the sentence; ordered is false for another reading of
+// a word that the sentence has.
 func (s *sentence) add(i int, ordered bool) {
 	if !slices.Contains(s.terms, i) {
 		s.terms = append(s.terms, i)
@@ -314,8 +314,8 @@ func (p *parser) correctedText() string {
 	return b.String()
 }
 
-// idf is the inverse document frequency, as BM25 defines it, of a word that so
-// many profiles have.
+// idf returns the inverse document frequency, as BM25 defines it, of a word that so many
+// profiles have.
 func (s *searcher) idf(frequency float64) float64 {
 	n := float64(s.v.totals.documents)
 	return math.Log(1 + max(n-frequency+0.5, 0.5)/(frequency+0.5))

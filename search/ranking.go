@@ -2,12 +2,12 @@ package search
 
 import "strings"
 
-// This file has all constants and word lists of the ranking: the weights of a
-// profile's fields and of a query's words, and the parts of a score. PROTOCOL §5
-// has the rules for users: exact addresses and names come first; then text counts
-// by its field (name > tags > description > skills > examples > details); words
-// that no profile has are corrected; the last word of a short query is completed;
-// presence changes a score only a little.
+// This file has all constants and word lists of the ranking: the weights of a profile's
+// fields and of a query's words, and the parts of a score. PROTOCOL §5 explains the
+// ranking to users: exact addresses and names come first; then text counts by its field
+// (name > tags > description > skills > examples > details); words that no profile has
+// are corrected; the last word of a short query is completed; presence changes a score
+// only a little.
 
 // RankingVersion is part of every result. Raise it with any change that alters
 // the order of hits.
@@ -21,8 +21,7 @@ const indexVersion = "3"
 // A field is a part of a profile.
 type field uint8
 
-// The fields, the weightiest first (PROTOCOL §5). Matched.Fields lists them in
-// this order.
+// The fields, the heaviest first (PROTOCOL §5). Matched.Fields lists them in this order.
 const (
 	fieldName field = iota
 	fieldTag
@@ -66,11 +65,11 @@ const (
 //
 //	fine  = (Σ word weight · idf · BM25F  +  pairs  +  name) · (1 + coverage)
 //	text  = ½ fine(whole query) + ½ fine(its best sentence)
-//	raw   = ⅔ text + ⅓ BM25 of the combined text  +  name bonus  +  what a Boost adds
+//	raw   = ⅔ text + ⅓ BM25 of the combined text  +  name bonus  +  the part of a Boost
 //
-// The best sentence counts because a request to an agent often has several
-// sentences, of which one tells the task. The constants were measured on ten
-// public sets, see relevance_test.go.
+// The best sentence counts because a request to an agent often has several sentences, of
+// which one names the task. The constants were measured on ten public sets, see
+// relevance_test.go.
 const (
 	coarseK1, coarseB = 2.0, 0.75
 	fineK1            = 2.0
@@ -93,11 +92,11 @@ const (
 const (
 	nameQueryWords   = 6    // a query of more words is not a name
 	shortQueryWords  = 6    // the last word of a query of more words is not completed
-	namePrefixBonus  = 0.5  // × the share of the name that the query is, if the name begins with the query
-	nearNameShare    = 0.98 // least share of the best score for a name one edit away
+	namePrefixBonus  = 0.5  // × the query's share of the name, if the name begins with the query
+	nearNameShare    = 0.98 // minimum share of the best score for a name one edit away
 	nameDiceBonus    = 0.4  // × the Dice coefficient of the trigrams
 	nameBonusMinimum = 0.1  // a lower bonus counts as none
-	typoNameLength   = 5    // least letters of a name that may be misspelled
+	typoNameLength   = 5    // minimum letters of a name that may be misspelled
 )
 
 // maxBoosted is how many Mechas become candidates by a Boost.
@@ -106,11 +105,11 @@ const maxBoosted = 30
 // The score of an online Mecha is multiplied by 1 + onlineNudge.
 const onlineNudge = 0.02
 
-// A score is mapped to 0–1 and to its tier. The Mechas whose name is the query
-// come above those with a skill whose name is the query (skills.go), and those
-// above every other match, presence included: no weight of a skill's name would
-// stand against all the ways to repeat words. A Mecha whose address is the query
-// scores 1. Scores decide the order within a tier.
+// A score is mapped to 0–1 and to its tier. The Mechas whose name is the query come above
+// those with a skill whose name is the query (skills.go), and those above every other
+// match, presence included: no weight of a skill's name would withstand all the ways to
+// repeat words. A Mecha whose address is the query scores 1. Scores decide the order
+// within a tier.
 const (
 	nameTier, nameSpan   = 0.98, 0.01
 	skillTier, skillSpan = 0.95, 0.02
@@ -121,7 +120,7 @@ const (
 
 // Only words that no visible profile has are corrected (vocabulary.go).
 const (
-	oneEditLength     = 4  // least letters of a word that is corrected by one edit
+	oneEditLength     = 4  // minimum letters of a word that is corrected by one edit
 	twoEditsLength    = 8  // and by two edits, if the first letter is the same
 	maxCorrections    = 2  // of a word
 	maxCorrectedWords = 16 // of a query
@@ -153,8 +152,8 @@ above below to from up down in out on off over under
 again further once all any both each few more most other some such no nor not only own same as because until while
 `)
 
-// requestWords are words of a request that do not tell its subject. They weigh
-// less than others and are not corrected.
+// requestWords are words of a request that do not name its subject. They weigh less than
+// others and are not corrected.
 var requestWords = stemSet(`
 help helps helping please need needs want wants wanted like looking look looks find finding finds
 show give gives tell let get getting know use using used uses usage

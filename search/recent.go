@@ -9,20 +9,20 @@ import (
 	"relay/db/relay"
 )
 
-// recent lists the entries that the index has applied last. By them the index
-// tells the store that it followed from one that shares only a part of its past,
-// such as a restored backup that has changed since.
+// recent lists the entries that the index has applied last. They distinguish the store
+// that the index followed from one that shares only a part of its past, such as a
+// restored backup that has changed since.
 type recent struct {
 	// list has each Mecha once, with its revision in the index, in the order of
 	// revisions. The last element is the watermark.
 	list []position
-	// complete tells that the list has all entries of the index.
+	// complete says that the list has all entries of the index.
 	complete bool
 }
 
-// maxRecent is the greatest length of the list. If all Mechas on the list have
-// changed while the index was not following, the index is rebuilt, which then
-// costs little more than reading the changes.
+// maxRecent is the maximum length of the list. If all Mechas on the list have changed
+// while the index did not follow, the index is rebuilt, which then costs little more than
+// reading the changes.
 const maxRecent = 256
 
 // after returns the list after a page of entries. latest is the index in page of

@@ -10,10 +10,10 @@ import (
 	"relay/db/relay"
 )
 
-// A record is the forward index of one profile, by which the reranker scores it:
-// its words in order, as hashes, by field and skill. It is stored with the
-// profile's document in the index, so that it is always of the same state; the cache
-// of records bounds the memory that they take.
+// A record is the forward index of one profile, by which the reranker scores it: its
+// words in order, as hashes, by field and skill. It is stored with the profile's document
+// in the index, so that both always have the same state; the cache of records bounds the
+// memory that they take.
 type record struct {
 	id       relay.MechaNumber
 	address  relay.Address
@@ -22,14 +22,14 @@ type record struct {
 	lengths  [fields]int
 	total    int // the length of the combined text
 	passages []passage
-	room     int // about the bytes that it takes in memory, with its trigrams
+	room     int // roughly its bytes in memory, with its trigrams
 
 	trigramsOnce sync.Once
 	trigrams     [][]trigram // see nameTrigrams
 }
 
-// nameTrigrams returns the sorted trigrams of each of the names. It makes them when they are
-// first asked for, since most queries are not names. Any goroutine may call it.
+// nameTrigrams returns the sorted trigrams of each of the names. It makes them at the first
+// call, since most queries are not names. Any goroutine may call it.
 func (r *record) nameTrigrams() [][]trigram {
 	r.trigramsOnce.Do(func() {
 		for _, name := range r.names {
@@ -50,9 +50,9 @@ type passage struct {
 	joined []uint32 // hashes of the joined words of camelCase, which have no place in the order and no length
 }
 
-// HashTerm is the hash that stands for a term in records. Terms with the same
-// hash are confused; with 32 bits this changes about one search in ten thousand,
-// by the weight of one word in one profile.
+// HashTerm returns the hash of a term in records. Terms with the same hash are confused;
+// with 32 bits this changes about one search in ten thousand, by the weight of one word
+// in one profile.
 func HashTerm(term string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(term))
@@ -138,7 +138,7 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// What parts of a record take in memory, besides their bytes in the index.
+// The memory of parts of a record, besides their bytes in the index.
 const (
 	bytesPerRecord  = 256
 	bytesPerPassage = 64

@@ -3,11 +3,11 @@ package search
 import "sync"
 
 // recordCache remembers the records that searches have read lately, so that most are not
-// unpacked and decoded again. Segments never change, so neither do their records, and
-// nobody may write to one. Any goroutine may use the cache; the zero value is empty.
+// decoded again. Segments never change, and neither do their records; no one may write to a
+// record. Any goroutine may use the cache; the zero value is empty.
 //
-// It has two halves. When the young one is full, it takes the place of the old one, which is
-// dropped. A record that is found in the old half moves to the young one.
+// It has two halves. When the young one is full, it replaces the old one. A record that is
+// found in the old half moves to the young one.
 type recordCache struct {
 	mu         sync.Mutex
 	young, old map[documentKey]*record
@@ -17,8 +17,8 @@ type recordCache struct {
 // A documentKey is a document of a segment.
 type documentKey struct{ segment, document uint64 }
 
-// recordBytes bounds a half of the cache, by the room of its records and recordOverhead for each:
-// about the room that an element of the map takes.
+// recordBytes bounds a half of the cache, by the room of its records and recordOverhead for each,
+// roughly the room of an element of the map.
 const (
 	recordBytes    = 4 << 20
 	recordOverhead = 64

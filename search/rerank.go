@@ -16,14 +16,14 @@ type candidate struct {
 	bonus    float64     // of the best of its names, as a share of searcher.bestCoarse
 	nearName bool        // a name is one edit away from the query
 	begun    bool        // a name begins with the query
-	scores   []float64   // of each term; nil: the candidate has not been examined
+	scores   []float64   // of each term; nil before the candidate is examined
 	fields   []uint8     // the fields that have each term, as bits
 	pairs    []bool      // for each pair of the query, whether the profile has it
 	names    []nameMatch // names of the Mecha and its skills that have terms of the query
 	coarse   float64     // BM25 of the combined text
 	text     float64     // the text score; ranking.go has the formulas of this and the following
 	coverage float64
-	boost    float64 // what a Boost adds
+	boost    float64 // the part of a Boost
 	raw      float64
 	score    float64
 	online   bool
@@ -36,9 +36,9 @@ type nameMatch struct {
 	length float64
 }
 
-// A reranker scores candidates by their records. Its working memory is used
-// again for each record. The slices of the candidates are parts of a few large
-// ones, since a search has hundreds of candidates.
+// A reranker scores candidates by their records. Its working memory is reused for each
+// record. The slices of the candidates are parts of a few large ones, since a search has
+// hundreds of candidates.
 type reranker struct {
 	s             *searcher
 	queryTrigrams []trigram               // sorted; nil if the query is not a name
@@ -252,7 +252,7 @@ func (s *searcher) rawScore(c *candidate) float64 {
 	return (1-coarseShare)*c.text + coarseShare*c.coarse + c.bonus*bestCoarse
 }
 
-// finalScore is between 0 and 1; ranking.go has the tiers.
+// finalScore returns a score between 0 and 1; ranking.go has the tiers.
 func (s *searcher) finalScore(c *candidate) float64 {
 	c.online = s.req.Online != nil && s.req.Online(c.id)
 	score := s.normalScore(c.raw)
@@ -286,7 +286,7 @@ func (s *searcher) normalScore(raw float64) float64 {
 // not decide the order.
 func round(score float64) float64 { return math.Round(score*1e6) / 1e6 }
 
-// fineScore is the score of one candidate for one sentence.
+// fineScore returns the score of one candidate for one sentence.
 func (s *searcher) fineScore(c *candidate, sen *sentence) float64 {
 	sum := 0.0
 	for _, i := range sen.terms {
@@ -314,7 +314,7 @@ func (s *searcher) fineScore(c *candidate, sen *sentence) float64 {
 	return sum * (1 + coverageWeight*s.coverage(c, sen))
 }
 
-// nameScore is the cosine of a name and a sentence, times the sentence's length.
+// nameScore returns the cosine of a name and a sentence, times the sentence's length.
 func (s *searcher) nameScore(n *nameMatch, sen *sentence) float64 {
 	dot := 0.0
 	for _, i := range n.terms {
@@ -331,7 +331,7 @@ func (s *searcher) nameScore(n *nameMatch, sen *sentence) float64 {
 	return dot / n.length
 }
 
-// coverage is the share of a sentence's weight whose terms a candidate has.
+// coverage returns the share of a sentence's weight whose terms a candidate has.
 func (s *searcher) coverage(c *candidate, sen *sentence) float64 {
 	has, all := 0.0, 0.0
 	for _, i := range sen.terms {

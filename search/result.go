@@ -15,9 +15,9 @@ func (s *searcher) hit(c *candidate) (Hit, error) {
 	return h, err
 }
 
-// bestSkill returns the id of the skill whose texts have the greatest weight of
-// the query's terms; of equal ones, the first; "" if no skill has any term but
-// request words.
+// bestSkill returns the id of the skill whose texts have the greatest weight of the
+// query's terms; of equal ones, the first. It returns "" if no skill has a term other
+// than request words.
 func (s *searcher) bestSkill(doc uint64) (string, error) {
 	r, err := s.v.record(doc)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *searcher) explain(c *candidate) *Explanation {
 	return e
 }
 
-// highlightWeights returns the terms that are highlighted, with their weights:
-// the request words only if there are no others.
+// highlightWeights returns the highlighted terms with their weights: request words only
+// if there are no others.
 func (s *searcher) highlightWeights() map[string]float64 {
 	weights := map[string]float64{}
 	for _, requests := range []bool{false, true} {

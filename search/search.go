@@ -10,12 +10,11 @@ import (
 	"relay/db/relay"
 )
 
-// Search answers a request (PROTOCOL §5). It fails with InvalidRequest or
-// InvalidLimit, which name the field, if the request is wrong; with ErrBusy or
-// ErrCallerBusy if too many searches are running; with Overloaded if the index
-// turns out to be damaged, which Follow then rebuilds; with ShuttingDown after
-// Close; or with ctx's error. Any number of goroutines may call Search;
-// Options.Concurrency of them run at once.
+// Search answers a request (PROTOCOL §5). It fails with InvalidRequest or InvalidLimit,
+// which name the field, if the request is wrong; with ErrBusy or ErrCallerBusy if too
+// many searches are running; with Overloaded if the index is found damaged, which Follow
+// then rebuilds; with ShuttingDown after Close; or with ctx's error. Any number of
+// goroutines may call Search; Options.Concurrency of them run at once.
 func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 	began := time.Now()
 	if err := checkRequest(&req); err != nil {
@@ -166,10 +165,9 @@ func (s *searcher) find() ([]uint64, error) {
 	return found, nil
 }
 
-// scoreCoarsely adds up the BM25 of the combined text over the query's terms,
-// in a fixed order, because floating-point sums depend on the order. The
-// weightiest terms come first, so that a search that runs out of time has used
-// the best of them.
+// scoreCoarsely adds up the BM25 of the combined text over the query's terms, in a fixed
+// order, because floating-point sums depend on the order. The heaviest terms come first,
+// so that a search that runs out of time has used the best.
 func (s *searcher) scoreCoarsely() error {
 	average := max(float64(s.v.totals.text)/max(float64(s.v.totals.documents), 1), 1)
 	var err error
@@ -190,7 +188,7 @@ func (s *searcher) scoreCoarsely() error {
 	return nil
 }
 
-// byWeight lists the indices of the terms, the weightiest first.
+// byWeight lists the indices of the terms, the heaviest first.
 func byWeight(terms []term) []int {
 	order := make([]int, len(terms))
 	for i := range order {

@@ -14,7 +14,7 @@ type clock struct {
 	expired  bool
 }
 
-// overAt is over for loops of many short steps: it reads the time at every 1,024th step.
+// overAt is over for loops of many short steps: it reads the time only at every 1,024th step.
 func (c *clock) overAt(step int) bool { return step&1023 == 1023 && c.over() || c.expired }
 
 // late reports whether more than a third of the time has passed.
@@ -49,18 +49,18 @@ type searcher struct {
 	mayBeName      bool    // the query is short enough to be a name
 	commonTrigrams []uint8 // the number of trigrams that the document's names share with the query
 	similar        bitset  // documents with commonTrigrams above 0
-	minTrigrams    uint8   // the least commonTrigrams of a name candidate
+	minTrigrams    uint8   // the minimum commonTrigrams of a name candidate
 
 	exactSkills bitset // documents with a skill that is the query, or nil
 
 	boost       Boost    // nil: none
-	boosted     Boosted  // nil: it adds nothing
-	wellKnown   []uint64 // the documents with the best parts of those that the Boost has found, ascending: candidates
-	boostedOnly []uint64 // the documents of wellKnown that are candidates by these parts alone
+	boosted     Boosted  // or nil
+	wellKnown   []uint64 // the best documents that the Boost has found, ascending; they are candidates
+	boostedOnly []uint64 // documents of wellKnown that are candidates only by the Boost
 }
 
-// exactness reports whether a query is a Mecha's address, its name or the name of
-// one of its skills.
+// exactness says whether a query is a Mecha's address, its name or the name of one of its
+// skills.
 type exactness uint8
 
 const (

@@ -69,7 +69,7 @@ func (s *Service) open() error {
 func (s *Service) run(ctx context.Context, source Source, err error) {
 	defer close(s.done)
 	for logged := ""; err != nil; err = s.open() {
-		if text := err.Error(); text != logged { // not every two seconds
+		if text := err.Error(); text != logged { // not again every two seconds
 			logged = text
 			s.log.Error("searches are refused: the search index cannot be opened; trying again", "folder", s.dir, "cause", err)
 		}
@@ -107,7 +107,7 @@ func (s *Service) Progress() Progress {
 	return Progress{}
 }
 
-// Waits is how long searches have waited to run, of those that had to.
+// Waits returns the wait times of searches that could not run at once.
 func (s *Service) Waits() *measure.Histogram { return s.waits }
 
 func (s *Service) wake() {

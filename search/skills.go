@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// An exact skill is a skill whose name is the query. Skill names have keys of
-// their own in the index, because in a large directory more than maxCandidates
-// other profiles may have the same words more often.
+// An exact skill is a skill whose name is the query. Skill names have separate keys in
+// the index, because in a large directory more than maxCandidates other profiles may have
+// the same words more often.
 
-// skillKeys returns the keys of a skill's name, or of a query that may be one.
-// The first is the normalised name, which is how Mechas' names are compared. The
-// second is the sorted stems of its words without stop words, so that the query
-// "who reads invoices?" finds the skill "Invoice reading". If one word alone
-// tells the subject, the key is that word unstemmed, and only if the name has no
-// other: the query "generat", typed on the way to a longer word, must not find
-// the skill "Generator".
+// skillKeys returns the keys of a skill's name, or of a query that may be one. The first
+// is the normalised name, which is how Mechas' names are compared. The second is the
+// sorted stems of its words without stop words, so that the query "who reads invoices?"
+// finds the skill "Invoice reading". If a single word names the subject, the key is that
+// word unstemmed, and only if the name has no other word: the query "generat", typed on
+// the way to a longer word, must not find the skill "Generator".
 func skillKeys(name string) []string {
 	var keys []string
 	if n := normalise(name); n != "" {
@@ -63,9 +62,9 @@ func (s *searcher) findExactSkills() error {
 // hasExactSkill reports whether a document has a skill whose name is the query.
 func (s *searcher) hasExactSkill(n uint64) bool { return s.exactSkills != nil && s.exactSkills.has(n) }
 
-// coarseScore is the score that chooses the candidates and sorts the other
-// documents: BM25 of the combined text. A document with an exact skill gets more
-// than any text can.
+// coarseScore returns the score that chooses the candidates and sorts the other
+// documents: BM25 of the combined text. A document with an exact skill gets more than any
+// text can.
 func (s *searcher) coarseScore(n uint64) float64 {
 	if s.hasExactSkill(n) {
 		return s.coarse[n] + s.maxCoarse

@@ -36,13 +36,13 @@ var (
 	errNoIndex = errors.New("search: there is no index")
 )
 
-// A DamageError tells that the index cannot be used as it is. Clients never see
-// it; the index is rebuilt from the store.
+// A DamageError says that the index cannot be used. Clients never see it; the index is
+// rebuilt from the store.
 type DamageError struct{ Cause error }
 
 func (e *DamageError) Error() string { return "search: damaged index: " + e.Cause.Error() }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, for errors.Is.
 func (e *DamageError) Unwrap() error { return e.Cause }
 
 // recoverDamage turns a panic into a DamageError. Bleve panics on some damaged
@@ -91,7 +91,7 @@ type store struct {
 
 	columns columns
 	records recordCache
-	lost    string // tells that an older state was opened, since the newest is damaged; "" if not
+	lost    string // why an older state was opened, since the newest is damaged, or ""
 }
 
 // Documents are analysed by one worker instead of bleve's four: on two cores a
@@ -158,8 +158,8 @@ func (s *store) compare(newest position) error {
 	return nil
 }
 
-// newestPosition reads the watermark of the newest state in root.bolt, whether or
-// not that state can be opened: bleve does not tell that it opened an older one.
+// newestPosition reads the watermark of the newest state in root.bolt, whether or not
+// that state can be opened: bleve does not report that it opened an older one.
 //
 // It also refuses a truncated file. Bolt maps the file into memory without
 // checking its size, so a missing page would end the process in one of bleve's
@@ -269,9 +269,9 @@ func Remove(dir string) error {
 }
 
 // removeBrokenSegments removes the segment files with a wrong checksum. Bleve maps
-// segments without checking them, and a panic in its merging goroutine would end
-// the process. If the index needs a removed segment, opening fails; if not, as
-// with a segment left behind by a killed process, nothing is lost.
+// segments without checking them, and a panic in its merging goroutine would end the
+// process. If the index needs a removed segment, opening fails; otherwise, as with a
+// segment left behind by a killed process, nothing is lost.
 func removeBrokenSegments(dir string, log *slog.Logger) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.zap"))
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// textKey is the index's term for a stem with a frequency. The frequency is part
-// of the term because postings without frequencies are bitmaps, which are read
-// several times as fast. There are few different frequencies.
+// textKey returns the index's term for a stem with a frequency. The frequency is part of
+// the term because postings without frequencies are bitmaps, which are read several times
+// as fast. There are few different frequencies.
 func textKey(stem string, frequency int) []byte {
 	return binary.AppendUvarint(append([]byte(stem), 0), uint64(frequency))
 }

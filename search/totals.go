@@ -2,11 +2,11 @@ package search
 
 import "encoding/binary"
 
-// totals are the statistics of BM25: the number of documents, and the sums of
-// their lengths. They are whole numbers, to which the numbers in each document's
-// record are added, and from which they are subtracted. So they depend on the
-// present documents alone, and not on the order or size of the batches nor on
-// deleted documents. (Bleve's own are estimates for each segment.)
+// totals are the statistics of BM25: the number of documents, and the sums of their
+// lengths. They are whole numbers: each document's numbers are added with it, and
+// subtracted when it is removed. So they depend only on the present documents, not on the
+// order or size of the batches or on deleted documents. (Bleve's own are estimates for
+// each segment.)
 type totals struct {
 	documents int
 	text      int // lengths of the combined texts

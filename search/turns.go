@@ -22,7 +22,7 @@ var (
 )
 
 // newTurns returns the turnstile of the searches. One caller has at most half of the places,
-// so that its heavy searches do not delay the light ones of others.
+// so that its heavy searches do not delay light searches of others.
 func newTurns(o Options) *turn.Stile[relay.Address] {
 	return turn.NewStile[relay.Address](turn.Options{Places: o.Concurrency, Share: (o.Concurrency + 1) / 2,
 		Patience: o.Wait, Refused: busy, Waits: o.Waits})

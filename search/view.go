@@ -7,7 +7,7 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// A view is one state of the index, which does not change during a search. It
+// A view is a consistent snapshot of the index. It does not change during a search. It
 // belongs to one goroutine.
 type view struct {
 	*scorch.IndexSnapshot
@@ -72,7 +72,7 @@ func (v *view) readInternal() error {
 	return nil
 }
 
-// record returns the record of the document with this number. It is shared: nobody may change it.
+// record returns the record of the document with this number. It is shared, so it must not be changed.
 func (v *view) record(number uint64) (*record, error) {
 	i := len(v.offsets) - 1
 	for i > 0 && v.offsets[i] > number {

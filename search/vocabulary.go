@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// The numbers of words of the dictionary that are read for one word of a query.
+// The maximum numbers of words of the dictionary that are read for one word of a query.
 const (
 	maxPrefixScan = 256
 	maxFuzzyScan  = 64
 )
 
-// A suggestion is a word of the vocabulary that a word of the query may stand for.
+// A suggestion is a word of the vocabulary that may be meant by a word of the query.
 type suggestion struct {
 	word            string
 	frequency       int
 	sameFirstLetter bool
 }
 
-// corrections returns the words of the vocabulary that are most similar to an
-// unknown word, the most similar first. Short words are not corrected, nor are
-// words with digits, which are names or numbers. Words that stand only in
-// profiles that the caller may not see are not in the vocabulary.
+// corrections returns the words of the vocabulary that are most similar to an unknown
+// word, the most similar first. Short words are not corrected, nor are words with digits,
+// which are names or numbers. The vocabulary has only words of profiles that the caller
+// may see.
 func (s *searcher) corrections(word string) ([]string, error) {
 	letters := utf8.RuneCountInString(word)
 	if letters < oneEditLength || strings.ContainsFunc(word, unicode.IsDigit) || hasSpaceless(word) {
@@ -133,8 +133,8 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 	return wordsOf(found, maxPrefixWords), nil
 }
 
-// frequency is the number of profiles with the term that the caller may see. A word of
-// hidden profiles alone counts as unknown, and the weights of words, which a search
+// frequency returns the number of profiles with the term that the caller may see. A word
+// of hidden profiles alone counts as unknown, and the weights of words, which a search
 // explains, must not reveal how many hidden profiles have them.
 func (s *searcher) frequency(name, t string) (int, error) {
 	count, err := s.v.count(name, t)

@@ -10,21 +10,21 @@ import (
 const (
 	countFew    = 100                   // exchanges that are counted soon
 	countSoon   = time.Second           // how long few exchanges wait for others
-	countLater  = 10 * time.Second      // how long many wait: the more there are of a Mecha, the less each of them costs
+	countLater  = 10 * time.Second      // how long many wait, since many at once cost less
 	countMany   = 32768                 // exchanges that need not wait for others
 	countAtOnce = 1024                  // exchanges in one transaction, because other jobs wait for it
 	countPause  = 50 * time.Millisecond // between two transactions
 )
 
-// counts counts exchanges, in rounds. A round goes through the Mechas by their
-// numbers, with some of them in each transaction. Exchanges that come meanwhile are for the next one.
+// counts counts exchanges, in rounds. A round goes through the Mechas by their numbers, with some of
+// them in each transaction. Exchanges that end meanwhile are for the next round.
 type counts struct {
 	w        *engine.Store
 	halfLife time.Duration
 	first    time.Time // when the first exchange came that waits for a round, or zero
-	waiting  int       // about how many do
+	waiting  int       // roughly how many wait
 	next     time.Time // when the present round continues, or zero
-	onWay    bool      // with a log: a write of the round is on its way
+	onWay    bool      // with a log: a write of the round is pending
 	round    countRound
 }
 
@@ -34,7 +34,7 @@ func (c *counts) start() error {
 	n, err := c.w.C.Number(someExchange)
 	if n > 0 {
 		c.next = time.Unix(1, 0)
-		c.first = c.next // if a round is under way, some may be left when it ends
+		c.first = c.next // if a round is running, exchanges may be left when it ends
 	}
 	return err
 }
@@ -42,7 +42,7 @@ func (c *counts) start() error {
 // expect notes an exchange.
 func (c *counts) expect(at time.Time) {
 	if c.w.Log != nil {
-		at = c.w.Opts.Now() // the log's time may be far from it
+		at = c.w.Opts.Now() // the log's time may differ much from it
 	}
 	if c.waiting++; c.first.IsZero() {
 		c.first = at

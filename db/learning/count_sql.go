@@ -15,7 +15,7 @@ import (
 
 const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 1 if there is one
 
-// countExchanges counts exchanges and removes those that a whole round has counted. Without a
+// countExchanges counts exchanges and removes the exchanges of a finished round. Without a
 // half-life it only removes them. more reports whether the round continues.
 func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more bool, err error) {
 	rest, upto, begun, err := l.round(t)
@@ -39,8 +39,8 @@ func (l *Learning) countExchanges(t *engine.Tx, c *relay.CountExchanges) (more b
 	})
 }
 
-// firstOfRound returns the first of the exchanges of a round. It gives all of a Mecha if there is room
-// for them.
+// firstOfRound returns the first of the exchanges of a round. It returns all exchanges of a Mecha if
+// there is room for them.
 func firstOfRound(rest []exchange, limit int) []exchange {
 	if len(rest) <= limit {
 		return rest
@@ -72,16 +72,16 @@ func (room *Learning) countAll(t *engine.Tx, all []exchange, c *relay.CountExcha
 	return nil
 }
 
-// tally is what a count changes of one Mecha.
+// tally has the changes of one Mecha by a count.
 type tally struct {
 	*Learning
 	learner
 	t        *engine.Tx
 	mecha    relay.MechaNumber
 	halfLife time.Duration
-	senders  map[relay.MechaNumber]relay.Address // those that the round has met
-	pages    []*wordPage                         // those that the count has read, in their order
-	last     *wordPage                           // the one that page gave last
+	senders  map[relay.MechaNumber]relay.Address // senders in this round
+	pages    []*wordPage                         // pages that the count has read, in order
+	last     *wordPage                           // the page that page returned last
 	changed  bool
 	// of the Mecha; of it and of the present exchange's sender and crew; for countWord
 	tags struct{ mecha, sender, crew, word relay.Tag }
@@ -101,12 +101,12 @@ func (l *tally) count(all []exchange, at time.Time) (err error) {
 	return l.write(all, at)
 }
 
-// learner is a row of the table of that name.
+// learner is a row of the table learner.
 type learner struct {
 	exchanges int64 // as of hour, in 1/relay.LearnedUnit
 	hour      int64
 	known     int64 // how many words the file has
-	off       bool  // the profile says that nothing is to be learned
+	off       bool  // the profile forbids learning
 }
 
 func (room *Learning) learner(t *engine.Tx, id relay.MechaNumber) (l learner, err error) {
@@ -151,8 +151,8 @@ func (l *tally) sender(id relay.MechaNumber) (relay.Address, error) {
 	return a, err
 }
 
-// countWord counts an exchange for one word, or takes one back. It gives by how much the
-// weight of the word has changed.
+// countWord counts an exchange for one word, or takes one back, and returns by how much
+// the weight of the word has changed.
 func (l *tally) countWord(word string, e exchange) (changed int64, err error) {
 	page, err := l.page(word)
 	if err != nil {
@@ -186,14 +186,14 @@ func (l *tally) countWord(word string, e exchange) (changed int64, err error) {
 	return changed, nil
 }
 
-// crewTag is the tag of the Mecha and a crew.
+// crewTag returns the tag of the Mecha and a crew.
 func (l *tally) crewTag(crew string) relay.Tag {
 	t := l.tags.mecha
-	l.t.IDs.Extend(&t, "^"+crew) // no address of a sender
+	l.t.IDs.Extend(&t, "^"+crew) // not an address of a sender
 	return t
 }
 
-// number is the number by which the shares of a word name the sender or the crew of a tag.
+// number returns the number by which the shares of a word name the sender or the crew of a tag.
 func (l *tally) number(of *relay.Tag, word string) uint32 {
 	l.tags.word = *of
 	l.t.IDs.Extend(&l.tags.word, word)
@@ -223,7 +223,7 @@ func (l *tally) page(word string) (*wordPage, error) {
 	return l.last, nil
 }
 
-// readPage reads the page that covers a word; an empty one, if nothing is known of the Mecha.
+// readPage reads the page that covers a word, or returns an empty one if the Mecha has no page.
 func (l *tally) readPage(word string) (*wordPage, error) {
 	p := &wordPage{}
 	if l.known == 0 {
@@ -238,13 +238,13 @@ func (l *tally) readPage(word string) (*wordPage, error) {
 		`SELECT first, counts,
 			(SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
 		FROM learned l WHERE mecha = ? AND first <= ? ORDER BY first DESC LIMIT 1`, int64(l.mecha), word)
-	if !there { // the first page of a Mecha covers all words that are before others
+	if !there { // the first page of a Mecha also covers all earlier words
 		broken = errShares()
 	}
 	return p, cmp.Or(err, broken)
 }
 
-// write writes what the count of these exchanges has changed.
+// write writes the changes by the count of these exchanges.
 func (l *tally) write(counted []exchange, at time.Time) error {
 	if !l.changed {
 		return nil
@@ -270,8 +270,8 @@ func (l *tally) write(counted []exchange, at time.Time) error {
 }
 
 // writePage writes a page that has changed, in several rows if it has grown too long. A page
-// without words goes, but for the first one of a Mecha: then the page before it covers its
-// words. The page must not be used any more.
+// without words is deleted, except the first one of a Mecha: then the page before it covers
+// its words. The page must not be used any more.
 func (l *Learning) writePage(t *engine.Tx, id relay.MechaNumber, p *wordPage) error {
 	switch {
 	case !p.changed:
@@ -291,9 +291,9 @@ func (l *Learning) writePage(t *engine.Tx, id relay.MechaNumber, p *wordPage) er
 	return nil
 }
 
-// dropWords removes the words of a Mecha that are worth least at an hour, until a twentieth of the
-// places is free, so that the next new words do not each need a search through all of them. It
-// packs those that stay.
+// dropWords removes the least valuable words of a Mecha at an hour, until a twentieth of the
+// places is free, so that the next new words do not each need a search through all words. It packs
+// the rest.
 func (l *tally) dropWords(counted []exchange, hour int64) error {
 	all, err := wordsOf(&l.t.Rx, l.mecha)
 	if err != nil {
@@ -344,20 +344,20 @@ func (l *tally) crews(counted []exchange) ([]string, error) {
 	return slices.Sorted(maps.Keys(crews)), nil
 }
 
-// A keptWord is a word of a Mecha, with what decides whether it stays.
+// A keptWord is a word of a Mecha, with the values that decide whether it stays.
 type keptWord struct {
 	*pagedWord
 	weight  int64
 	crews   int // at most 2
 	senders int // at most 2
 	of      int // the number of the crew, if one crew alone has reported the word and has exchanges in this count; else -1
-	rank    int // the place of the word among those with the same of
+	rank    int // the place of the word among the words with the same of
 }
 
-// inOrderOfWorth sorts words by what they are worth, the best first. Words that several crews have
-// reported come before the words of one crew. The words of one crew come in turns: one word of each
-// crew that has exchanges in this count, and one of all other crews together. So a crew that adds many
-// words loses its own first.
+// inOrderOfWorth sorts words by their value, the best first. Words that several crews have reported
+// come before the words of one crew. The words of one crew come in turns: one word of each crew that
+// has exchanges in this count, and one of all other crews together. So a crew that adds many words
+// loses its own first.
 func inOrderOfWorth(all []keptWord) []keptWord {
 	worth := func(a, b keptWord) int {
 		return cmp.Or(cmp.Compare(b.crews, a.crews), cmp.Compare(a.rank, b.rank), cmp.Compare(b.senders, a.senders),

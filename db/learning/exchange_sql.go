@@ -21,7 +21,7 @@ type exchange struct {
 	sender    relay.MechaNumber
 	completed bool
 	hour      int64
-	words     string // as SoughtWords gives them
+	words     string // as SoughtWords returns them
 }
 
 // inOrderOfCount is the order in which a round counts: by the recipients, then as the exchanges ended.
@@ -43,7 +43,7 @@ func (l *Learning) keepExchanges(t *engine.Tx) error {
 
 // writeExchanges returns the text of a row. For each exchange it has a line of six numbers, and then the
 // words, one a line. The last number is the length of the words in bytes; the position is relative to
-// that of the row.
+// the row's.
 func writeExchanges(row relay.Position, all []exchange) string {
 	b := make([]byte, 0, 128*len(all))
 	for _, e := range all {
@@ -93,19 +93,19 @@ func exchangesUpto(x *engine.Rx, upto relay.Position) (all []exchange, err error
 	return all, cmp.Or(r.Close(), err)
 }
 
-// A countRound is what a round of counting counts. The writer keeps it, so that the transactions of a
-// round read and sort the exchanges once.
+// A countRound has the exchanges of a round of counting. The writer keeps it, so that the
+// transactions of a round read and sort the exchanges once.
 type countRound struct {
-	upto relay.Position // 0: no round is known
-	all  []exchange     // those up to there that waited when the round began, in the order of the count
-	// The addresses of senders that the round has met.
+	upto relay.Position // 0 without a round
+	all  []exchange     // exchanges up to there that waited when the round began, in the order of the count
+	// The addresses of senders in this round.
 	senders map[relay.MechaNumber]relay.Address
 }
 
 func (r *countRound) forget() { *r = countRound{} }
 
-// round returns what the present round has still to count, and the position up to which it counts. If no
-// round is under way, it begins one; begun is false then.
+// round returns the remaining exchanges of the present round, and the position up to which it counts.
+// Without a round, it begins one, and begun is false.
 func (l *Learning) round(t *engine.Tx) (rest []exchange, upto relay.Position, begun bool, err error) {
 	if err := l.keepExchanges(t); err != nil {
 		return nil, 0, false, err
@@ -148,8 +148,8 @@ func (l *Learning) endRound(t *engine.Tx, upto relay.Position) error {
 	return t.C.Exec("DELETE FROM counting")
 }
 
-// dropExchanges removes the exchanges of a Mecha that wait, of which it was the recipient or, with
-// sent, the sender.
+// dropExchanges removes the waiting exchanges of which a Mecha was the recipient or, with sent,
+// the sender.
 func (l *Learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) error {
 	if err := l.keepExchanges(t); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (l *Learning) dropExchanges(t *engine.Tx, of relay.MechaNumber, sent bool) 
 	return t.Erasing(func() error { return l.rewriteExchanges(t, left) })
 }
 
-// rewriteExchanges returns rows other texts. A row without exchanges goes.
+// rewriteExchanges replaces the texts of rows, and deletes rows without exchanges.
 func (l *Learning) rewriteExchanges(t *engine.Tx, left map[relay.Position]string) (err error) {
 	for row, text := range left {
 		if text == "" {

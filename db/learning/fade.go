@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// fade returns what is left of a weight after a number of hours. It counts in whole numbers
-// alone, so that it gives the same on every machine. Negative hours change nothing.
+// fade returns what is left of a weight after a number of hours. It uses only whole
+// numbers, so that the result is the same on every machine. Negative hours change nothing.
 func fade(weight, hours int64, halfLife time.Duration) int64 {
 	half := max(int64(halfLife/time.Hour), 1)
 	if hours <= 0 {

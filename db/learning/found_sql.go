@@ -14,8 +14,8 @@ import (
 	"relay/db/relay"
 )
 
-// found is what the store keeps of a search for the messages that name it: whose it is, the
-// words of the query in the order of the alphabet, and whom it listed.
+// found is what the store keeps of a search for the messages that name it: its Mecha, the
+// words of the query in alphabetical order, and the listed Mechas.
 type found struct {
 	of     relay.MechaNumber
 	until  time.Time // from then on no message can name the search
@@ -23,7 +23,7 @@ type found struct {
 	listed []relay.MechaNumber
 }
 
-// size is about the room that a search takes in the cache.
+// size returns roughly the room of a search in the cache.
 func (f *found) size() int {
 	return len(relay.JoinWords(f.words)) + 8*len(f.listed) + 128 + names.PairOverhead
 }
@@ -31,7 +31,7 @@ func (f *found) size() int {
 var searchWords = answers.Text{Size: "coalesce(octet_length(words), 0)",
 	Empty: "UPDATE search SET words = NULL, listed = NULL WHERE position = ?", Stays: relay.FoundLife - relay.SearchLife}
 
-// Asked has a search at hand for the messages that name it, if it teaches anything.
+// Asked caches a search for the messages that name it, if discovery can learn from it.
 func (l *Learning) Asked(s *relay.SaveSearch) {
 	if l.halfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
 		s.Words, s.Listed = nil, nil
@@ -42,7 +42,7 @@ func (l *Learning) Asked(s *relay.SaveSearch) {
 	}
 }
 
-// Kept returns the words of a search and whom it listed, and removes them from the file in time.
+// Kept returns the words of a search and the listed Mechas, and has them removed from the file later.
 func (l *Learning) Kept(s *relay.SaveSearch) (words, listed any) {
 	if len(s.Words) == 0 {
 		return nil, nil
@@ -51,9 +51,9 @@ func (l *Learning) Kept(s *relay.SaveSearch) (words, listed any) {
 	return relay.JoinWords(s.Words), encodeListed(s.Listed)
 }
 
-// Sought returns the words of the search that a message names: none if the search is not the
-// sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
-// reading is none, too, because a message must not fail for it.
+// Sought returns the words of the search that a message names: nil if the search is not the
+// sender's, did not list the recipient, or is older than relay.FoundLife. It also returns
+// nil after a fault, because a message must not fail for that.
 func (l *Learning) Sought(m *relay.SendMessage) []string {
 	if m.SearchID == "" || m.To.IsCrew() || l.halfLife == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (l *Learning) Sought(m *relay.SendMessage) []string {
 	return s.words
 }
 
-// found reads what is kept of a search; nil if there is no such search, or no longer.
+// findSearch reads what is kept of a search, or returns nil.
 func findSearch(x *engine.Rx, id relay.SearchID) (s *found, err error) {
 	_, err = x.C.Row(func(r *sqlite.Rows) {
 		if r.Null(2) || r.Text(2) == "" {
@@ -98,7 +98,7 @@ func findSearch(x *engine.Rx, id relay.SearchID) (s *found, err error) {
 	return s, err
 }
 
-// foundUntil returns the end of a search's life for messages.
+// foundUntil returns until when messages can name a search.
 func foundUntil(searched time.Time) time.Time { return searched.Add(relay.FoundLife) }
 
 func encodeListed(all []relay.MechaNumber) (b []byte) {

@@ -12,15 +12,14 @@ import (
 	"relay/db/relay"
 )
 
-// What discovery learns (PROTOCOL §5, Learning) comes this way: SaveSearch keeps the words of
-// a search and whom it listed (found_sql.go). A message that names the search takes the words
-// along (message.sought). Its final acknowledgement makes an exchange of it, which costs next to
-// nothing (exchange_sql.go). The room counts many of these together (count_sql.go), into `learned` and
-// `learner`. The search index follows learner.position.
+// Discovery learns like this (PROTOCOL §5, Learning): SaveSearch stores the words of a search and the
+// listed Mechas (found_sql.go). A message that names the search gets the words (message.sought). Its
+// final acknowledgement makes an exchange, which costs next to nothing (exchange_sql.go). The room
+// counts many exchanges together (count_sql.go), into `learned` and `learner`. The search index
+// follows learner.position.
 
 // Ended notes a final acknowledgement of a message. p is the position of its receipt, sought
-// the words of the search that had found the recipient, if there was one. No Mecha counts for
-// itself.
+// the words of the search that found the recipient, or "". No Mecha counts for itself.
 func (room *Learning) Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
 	if sought == "" || !a.Learns || m.Sender == m.Recipient {
 		return
@@ -30,8 +29,8 @@ func (room *Learning) Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 	l.brought = append(l.brought, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
 }
 
-// putLearner writes the row of a Mecha. Its position is p, unless another process has given
-// out later ones: the search index must not miss this change.
+// putLearner writes the row of a Mecha. Its position is p, unless another process has used
+// later ones, because the search index must not miss this change.
 func (room *Learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, p relay.Position) error {
 	t.Changed |= engine.LearnedChanged
 	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },
@@ -41,8 +40,8 @@ func (room *Learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, 
 	return err
 }
 
-// forgetLearned removes what was learned about a Mecha, if there is anything, and what would
-// be. off is what its profile says from now on.
+// forgetLearned removes what was learned about a Mecha, and what waits to be learned. off is
+// the new setting of its profile.
 func (l *Learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, at time.Time) error {
 	if err := l.dropExchanges(t, id, false); err != nil {
 		return err
@@ -58,7 +57,8 @@ func (l *Learning) forgetLearned(t *engine.Tx, id relay.MechaNumber, off bool, a
 	return l.putLearner(t, id, learner{off: off}, t.Position(at))
 }
 
-// MechaRemoved forgets a Mecha, and what waits to be counted for others: its address will not be found.
+// MechaRemoved removes the learned words of a Mecha, and its exchanges that wait to be counted for
+// others, since its address will be gone.
 func (l *Learning) MechaRemoved(t *engine.Tx, id relay.MechaNumber, at time.Time) error {
 	if err := l.forgetLearned(t, id, false, at); err != nil {
 		return err
@@ -79,10 +79,10 @@ func (l *Learning) MechaGone(t *engine.Tx, id relay.MechaNumber) error {
 	return t.C.Exec("DELETE FROM learner WHERE mecha = ?", int64(id))
 }
 
-// Prune forgets what was learned of Mechas in a range of numbers, if their last exchange
+// Prune removes the learned words of Mechas in a range of numbers, if their last exchange
 // is older than every message. at is the time of the write.
 func (l *Learning) Prune(t *engine.Tx, after, upto int64, oldest relay.Position, at time.Time) error {
-	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
+	old := map[relay.MechaNumber]bool{} // with the settings of their profiles
 	r := t.C.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? "+
 		"ORDER BY mecha", after, upto, hourOf(oldest.Time()))
 	for r.Next() {
@@ -99,9 +99,9 @@ func (l *Learning) Prune(t *engine.Tx, after, upto int64, oldest relay.Position,
 	return nil
 }
 
-// ForgetLearned removes what completed exchanges have taught about a Mecha, and returns once
-// that is durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write.
-// Safe for concurrent use.
+// ForgetLearned removes what discovery has learned about a Mecha, and returns once that is
+// durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write. Any
+// goroutine may call it.
 func (l *Learning) ForgetLearned(f *relay.ForgetLearned) error {
 	_, err := engine.Administer[engine.None](l.w, f)
 	return err
@@ -122,13 +122,13 @@ func (room *Learning) forget(t *engine.Tx, f *relay.ForgetLearned) (engine.None,
 	return engine.None{}, room.forgetLearned(t, id, l.off, f.At)
 }
 
-// learnedAtOnce is about how many words one read of Learned gives.
+// learnedAtOnce is roughly how many words one read of Learned returns.
 const learnedAtOnce = 20_000
 
 // Learned returns up to limit Mechas whose counts have changed after a position, each with all
-// its words, in the order of the positions. It may give fewer, but gives none only if there
-// are no more. A store that does not learn has none. The search index follows by it,
-// woken by OnEntries. Safe for concurrent use.
+// its words, in the order of the positions. It may return fewer, but returns none only if
+// there are no more. A store that does not learn has none. The search index follows by it,
+// woken by OnEntries. Any goroutine may call it.
 func (l *Learning) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
 	if l.halfLife == 0 {
 		return nil, nil

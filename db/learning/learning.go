@@ -1,10 +1,10 @@
-// Package learning is the room of what discovery learns (PROTOCOL §5, Learning): which searches
-// messages name, how these end, and what was counted of that.
+// Package learning is the room of learned words (PROTOCOL §5, Learning): which searches messages
+// name, how these messages end, and the counts.
 //
-// The store tells it of searches, sends, ends, profiles and removed Mechas (package lessons). A store
-// has this room as soon as a program imports this package; without an option of its own it learns
-// nothing new, but forgets what is to be forgotten. The room counts many exchanges together, between
-// other work. The search index reads the counts by Learned.
+// The store calls it for searches, sends, acknowledgements, profiles and removed Mechas (package
+// lessons). A store has this room as soon as a program imports this package; without a half-life it
+// learns nothing new, but still removes learned words when it must. The room counts many exchanges
+// together, between other work. The search index reads the counts by Learned.
 package learning
 
 import (
@@ -21,24 +21,24 @@ import (
 
 func init() { lessons.Register(With(0)) }
 
-// Learning is the room of what discovery learns: exchanges, and what was counted of them
-// (learned_sql.go). Only a server counts and cleans up.
+// Learning is the room of learned words: exchanges, and their counts (learned_sql.go).
+// Only a server counts and cleans up.
 type Learning struct {
 	engine.Quiet
 	w           *engine.Store
 	dictionary  *dictionary.Dictionary
-	halfLife    time.Duration // 0: nothing is learned
+	halfLife    time.Duration // 0 means that nothing is learned
 	counts      counts
 	searchWords *answers.Cleaner
 	brought     []exchange // of the present transaction, without a row yet
 
 	// found has the searches that messages have named lately, or may name next, so that most
-	// sends need not read the file. It bridges the time until an answer is written, too.
+	// sends need not read the file. It also bridges the time until an answer is written.
 	found *cache.Cache[relay.SearchID, *found]
 }
 
-// With returns what makes the room of a store. halfLife is the time in which what was learned fades to
-// one half, at least relay.MinHalfLife; 0: nothing is learned.
+// With returns the Make of the room. halfLife is the time in which counts fade to one half, at least
+// relay.MinHalfLife; 0 means that nothing is learned.
 func With(halfLife time.Duration) lessons.Make {
 	return func(w *engine.Store, words *dictionary.Dictionary) lessons.Lessons {
 		return &Learning{w: w, dictionary: words, halfLife: halfLife, counts: counts{w: w, halfLife: halfLife},
@@ -63,13 +63,12 @@ func (l *Learning) Do(now time.Time) {
 	}
 }
 
-// Local returns the work whose outcome other copies of the store do not have.
+// Local returns the background tasks whose outcome other copies of the store do not have.
 func (l *Learning) Local() []engine.Background { return []engine.Background{l.searchWords} }
 
-// Learns reports whether anything is learned.
+// Learns reports whether the store learns.
 func (l *Learning) Learns() bool { return l.halfLife != 0 }
 
-// Kinds adds the writes of the room to the table.
 func (l *Learning) Kinds(all *engine.Table) {
 	engine.Add(all, engine.Kind[*relay.ForgetLearned, engine.None]{Decide: l.forget, Silent: true, Note: noteForgotten})
 	engine.Add(all, engine.Kind[*relay.CountExchanges, bool]{Decide: l.countExchanges, Silent: true})

@@ -22,18 +22,18 @@ type share struct {
 // shares are the shares of one word and one Mecha, in the order in which their senders came.
 type shares []share
 
-// A crew has room for so many senders as can add all that a crew can add with an exchange
-// each. Another one takes the place of the least of them, so the senders of one crew cannot
-// drive out those of others. A word has room for sharesPerWord senders. Another one takes the place of the
-// least of them only if that is worth less than an exchange by now.
+// A crew has room for as many senders as can reach the crew's maximum with an exchange each. Another
+// sender replaces the least of them, so the senders of one crew cannot displace the senders of others. A
+// word has room for sharesPerWord senders. Another sender replaces the least of them only if that one is
+// worth less than an exchange by now.
 const (
 	sharesPerCrew = relay.CrewShare
 	sharesPerWord = 32
-	bytesPerShare = 14 // about, of the form in which the store keeps them
+	bytesPerShare = 14 // roughly, in the stored form
 )
 
-// hourOf is the hour of a time, from 1970 on. It is as exact as a count that fades over months
-// needs, and does not show which words came in the same message.
+// hourOf returns the hour of a time since 1970. That is exact enough for a count that fades
+// over months, and does not show which words came in the same message.
 func hourOf(t time.Time) int64 { return max(t.Unix(), 0) / 3600 }
 
 func timeOfHour(hour int64) time.Time { return time.Unix(hour*3600, 0).UTC() }
@@ -63,7 +63,7 @@ func (all shares) count(i int, hour int64, halfLife time.Duration) (_ shares, ch
 	return all, changed
 }
 
-// takeBack removes an exchange from the share at i. changed is as that of count.
+// takeBack removes an exchange from the share at i. changed is as in count.
 func (all shares) takeBack(i int, hour int64, halfLife time.Duration) (_ shares, changed int64) {
 	crew := all[i].crew
 	changed = -all.ofCrew(crew, hour, halfLife)
@@ -74,7 +74,7 @@ func (all shares) takeBack(i int, hour int64, halfLife time.Duration) (_ shares,
 	return all, changed + all.ofCrew(crew, hour, halfLife)
 }
 
-// find returns the place of a sender's share; -1 if it has none.
+// find returns the place of a sender's share, or -1.
 func (all shares) find(sender uint32) int {
 	for i := range all {
 		if all[i].sender == sender {
@@ -84,7 +84,7 @@ func (all shares) find(sender uint32) int {
 	return -1
 }
 
-// fullShare is the most that a share can have.
+// fullShare is the maximum of a share.
 const fullShare = relay.SenderShare * relay.LearnedUnit
 
 // isFull reports whether another exchange of an hour would change nothing.
@@ -94,8 +94,8 @@ func (s *share) fade(hour int64, halfLife time.Duration) {
 	s.weight, s.hour = fade(s.weight, hour-s.hour, halfLife), max(hour, s.hour)
 }
 
-// least returns the place of the least share of those that match, but not that of the sender newest; -1 if
-// no more than most match.
+// least returns the place of the least matching share, except the share of the sender newest, or -1 if no
+// more than limit match.
 func (all shares) least(newest uint32, limit int, hour int64, halfLife time.Duration, match func(*share) bool) int {
 	if len(all) <= limit {
 		return -1
@@ -144,7 +144,7 @@ func (all shares) weight(hour int64, halfLife time.Duration) (sum int64, crews i
 
 const maxOfCrew = relay.CrewShare * relay.LearnedUnit
 
-// ofCrew is what a crew adds to the weight as of an hour: mostOfCrew at most.
+// ofCrew returns what a crew adds to the weight as of an hour, at most maxOfCrew.
 func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum int64) {
 	for i := range all {
 		if s := &all[i]; s.crew == crew {
@@ -154,7 +154,7 @@ func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum i
 	return min(sum, maxOfCrew)
 }
 
-// last is the hour of the last exchange.
+// last returns the hour of the last exchange.
 func (all shares) last() (hour int64) {
 	for i := range all {
 		hour = max(hour, all[i].hour)
@@ -162,7 +162,7 @@ func (all shares) last() (hour int64) {
 	return hour
 }
 
-// encode returns the form in which the store keeps shares.
+// encode returns the stored form of shares.
 func (all shares) encode() []byte {
 	b := make([]byte, 0, bytesPerShare*len(all))
 	for _, s := range all {

@@ -6,13 +6,13 @@ import (
 )
 
 // A wordPage is a row of the table `learned`: the words of a Mecha from first on, up to the first
-// word of the next page. A word's own row would cost more than all else that is done for it: the
+// word of the next page. A separate row for each word would cost more than everything else: the
 // words of an exchange, and of many exchanges, are often in one page.
 type wordPage struct {
 	first   string // the first page of a Mecha has ""
 	next    string // the first word of the next page, or ""
 	words   []pagedWord
-	before  int // how many words the file has in the page
+	before  int // how many words of the page are in the file
 	stored  bool
 	changed bool
 }
@@ -24,10 +24,10 @@ type pagedWord struct {
 	shares  shares // nil until they are read
 }
 
-// pageRoom is how many bytes a page may have: its row is to fit a page of SQLite. Where each Mecha learns
-// many words of many senders, a count costs 18 µs an exchange with 3,900, 22 with 1,800 and 32 with
-// 900 (BenchmarkLearning in http, 5,000 exchanges of 200 Mechas together). With 8,000 it is 16, but a
-// change writes two or three pages of SQLite.
+// pageRoom is how many bytes a page may have, so that its row fits a page of SQLite. Where each Mecha
+// learns many words of many senders, a count costs 18 µs an exchange with 3,900, 22 with 1,800 and 32
+// with 900 (BenchmarkLearning in http, 5,000 exchanges of 200 Mechas together). With 8,000 it is 16, but
+// a change writes two or three pages of SQLite.
 const pageRoom = 3900
 
 // covers reports whether a word belongs to the page.
@@ -55,7 +55,7 @@ func (w *pagedWord) read() (_ shares, err error) {
 	return w.shares, err
 }
 
-// set replaces the shares of a word, at the place that find gave. Without shares the word goes.
+// set replaces the shares of a word, at the place from find. Without shares it removes the word.
 func (p *wordPage) set(i int, there bool, word string, all shares) {
 	switch {
 	case len(all) == 0 && there:
@@ -85,7 +85,7 @@ func (p *wordPage) encode() []byte {
 	return b
 }
 
-// size is about the bytes that encode gives for a word.
+// size returns roughly the bytes of a word in encode.
 func (w *pagedWord) size() int {
 	if w.encoded != nil {
 		return 3 + len(w.word) + len(w.encoded)
@@ -93,8 +93,8 @@ func (w *pagedWord) size() int {
 	return 3 + len(w.word) + bytesPerShare*len(w.shares)
 }
 
-// split returns the page in parts that have room: itself, if it has. Parts are filled evenly, so
-// that none must be split again soon. They are for writing alone, and do not know the next page.
+// split returns the page, or parts of it that fit. Parts are filled evenly, so that none must be
+// split again soon. They are for writing alone, and do not know the next page.
 func (p *wordPage) split() []*wordPage {
 	size := 0
 	for i := range p.words {

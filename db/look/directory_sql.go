@@ -6,8 +6,8 @@ import (
 	"relay/db/relay"
 )
 
-// Directory returns up to limit registered Mechas, by address, those after an address,
-// without their cards.
+// Directory returns up to limit registered Mechas after an address, by address, without
+// their cards.
 func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
 	return See(i, func(x *engine.Rx) ([]relay.Entry, error) {
 		return directory.Entries(x, false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?",

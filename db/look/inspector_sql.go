@@ -22,24 +22,24 @@ import (
 // inspectConns is how many reads of an Inspector run at a time.
 const inspectConns = 4
 
-// An Inspector reads a store's file, with or without a server running on it. It sees
-// the messages of all Mechas. It changes nothing, and keeps each state of the file open
-// for moments only, so that it does not make the server's log grow. Its methods are safe
-// for concurrent use; inspectConns of them read at a time, so that a short read need not
-// wait for a long one.
+// An Inspector reads a store's file, with or without a server running on it. It sees the
+// messages of all Mechas. It changes nothing, and keeps each snapshot open only for a
+// moment, so that the server's log does not grow. Its methods are safe for concurrent
+// use; inspectConns of them read at a time, so that a short read need not wait for a long
+// one.
 type Inspector struct {
 	at   string
-	file os.FileInfo // the file that was at the path when the first connection was opened; all others are to it
+	file os.FileInfo // the file at the path when the first connection was opened; all later connections open it
 	*names.Caches
 	lane    *readers.Lane // opens a connection when all others are in use
 	closing sync.Once
 	closed  chan struct{}
 	watch   struct {
 		mu   sync.Mutex
-		c    *sqlite.Conn // for Changed alone; nil until then
+		c    *sqlite.Conn // for Changed alone; nil before the first call
 		data int64        // PRAGMA data_version at the last Changed
 	}
-	rest atomic.Int64 // nanoseconds that scan waits first
+	rest atomic.Int64 // nanoseconds that Scan waits first
 }
 
 // Inspect opens the file at path for reading. Errors name the absolute path: the file
@@ -99,10 +99,10 @@ func (i *Inspector) Close() (err error) {
 	return err
 }
 
-// Path is the absolute path of the file.
+// Path returns the absolute path of the file.
 func (i *Inspector) Path() string { return i.at }
 
-// Point runs f in a transaction that sees one state of the file.
+// Point runs f in a transaction that reads a consistent snapshot.
 func (i *Inspector) Point(ctx context.Context, f func(*engine.Rx) error) error {
 	if err := i.lane.Take(ctx, 0, readers.AnyNumber); err != nil {
 		return err
@@ -123,8 +123,8 @@ func (i *Inspector) Point(ctx context.Context, f func(*engine.Rx) error) error {
 	return f(&engine.Rx{C: c, Caches: i.Caches, Now: time.Now()})
 }
 
-// Scan is point for one of many views in a row. It waits first, for as long as the
-// view before it took. SQLite restarts the log of a server only while nobody reads, and
+// Scan is Point for one of many views in a row. It first waits for as long as the
+// previous view took. SQLite restarts the log of a server only while nobody reads, and
 // views without a pause would let the log grow.
 func (i *Inspector) Scan(ctx context.Context, f func(*engine.Rx) error) error {
 	if rest := time.Duration(i.rest.Load()); rest > 0 {

@@ -1,10 +1,10 @@
 // Package look reads a store's file, whether or not a server runs on it: the directory, the keys,
 // what a prune would remove, and the trace of a message.
 //
-// An Inspector reads in a process of its own. Nothing that it has leads to the writer, and SQLite
-// refuses each write on its connections. ReadTrace and the other functions that take an engine.Rx
-// or a Viewer serve the store's own reads, too. What only rings read is in package browse, and what
-// only the console reads in package survey.
+// An Inspector reads in its own process. It has no way to the writer, and SQLite refuses each write
+// on its connections. ReadTrace and the other functions that take an engine.Rx or a Viewer serve
+// the store's own reads, too. Reads for rings alone are in package browse, and reads for the
+// console alone in package survey.
 package look
 
 import (
@@ -40,8 +40,8 @@ const (
 	StepExpired      StepKind = "expired"
 	StepClaimed      StepKind = "claimed"           // a worker of the recipient got a lease of it
 	StepReturned     StepKind = "returned"          // a lease has run out, or a deferral is over
-	StepOverdue      StepKind = "overdue"           // the sender was told that it is not acknowledged by its AckBy
-	StepFull         StepKind = "conversation_full" // the sender was told that the conversation is full
+	StepOverdue      StepKind = "overdue"           // the sender was notified that it is not acknowledged by its AckBy
+	StepFull         StepKind = "conversation_full" // the sender was notified that the conversation is full
 )
 
 // Trace is the life of one message.
@@ -49,7 +49,7 @@ type Trace struct {
 	Message *relay.Message
 	Retried bool   // the message came with an Idempotency-Key
 	Steps   []Step // in order of time
-	// Situation is what relay.Decide decides by. Whether the recipient is online the file
-	// does not know.
+	// Situation is the input of relay.Decide. The file does not know whether the
+	// recipient is online.
 	Situation relay.Situation
 }

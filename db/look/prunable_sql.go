@@ -26,10 +26,9 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r rela
 	return r, nil
 }
 
-// ClockSeen returns the time up to which the clock is known to have gone on: the latest at
-// which a server was sure of its clock. A message may be later, because its server has taken
-// it with a clock in doubt; its time counts if no server has noted one. The time is zero if
-// no server and no message shows one.
+// ClockSeen returns the latest time at which a server trusted its clock. A message may be
+// later, because its server accepted it with a clock in doubt; its time counts if no server
+// has noted one. The time is zero if no server and no message shows one.
 func (i *Inspector) ClockSeen() (time.Time, error) {
 	return See(i, func(x *engine.Rx) (time.Time, error) {
 		noted, err := x.C.Number("SELECT value FROM setting WHERE name = 'clock'")

@@ -19,8 +19,8 @@ import (
 // pushPage is how many rows of `push` are read in one view of the file.
 const pushPage = 5000
 
-// PushRows bounds how many rows of `push` a server looks through for one trace. Pushes
-// that come later than that are not told.
+// PushRows bounds how many rows of `push` a server reads for one trace. Later pushes are
+// left out.
 const PushRows = 4 * pushPage
 
 // HidePushes leaves out what reveals when the recipient was connected.
@@ -29,9 +29,8 @@ func HidePushes(t *Trace) {
 	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
 }
 
-// ReadTrace tells the life of a message to somebody with a right, but not when the recipient was
-// last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
-// through in all.
+// ReadTrace returns the life of a message for a reader with a Right, but not when the recipient
+// was last seen. It reads up to rows rows for pushes; looked is how many rows it read in all.
 func ReadTrace(
 	ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int,
 ) (t *Trace, looked int, err error) {
@@ -48,8 +47,8 @@ func ReadTrace(
 	return t, looked, err
 }
 
-// Complete adds to traces, the first of which is of the oldest message, what takes more than
-// one transaction: the pushes, for which it looks through up to so many rows, and the answer.
+// Complete adds to traces, the first of which is of the oldest message, the parts that take
+// more than one transaction: the pushes, for which it reads up to rows rows, and the answer.
 func Complete(ctx context.Context, v engine.Viewer, rows int, traces ...*Trace) (looked int, err error) {
 	if len(traces) == 0 {
 		return 0, nil
@@ -74,8 +73,8 @@ func Complete(ctx context.Context, v engine.Viewer, rows int, traces ...*Trace) 
 	return looked, nil
 }
 
-// order puts the steps in the order of time, and notes in the situation when the recipient was
-// sent the message, and when it had it.
+// order puts the steps in the order of time, and notes in the situation when the message was
+// pushed to the recipient, and when the recipient had it.
 func order(t *Trace) {
 	for _, s := range t.Steps {
 		at := &t.Situation.HadAt
@@ -101,8 +100,8 @@ func rank(k StepKind) uint {
 	return uint(slices.Index([]StepKind{StepAccepted, StepReturned, StepPushed}, k))
 }
 
-// TraceOf reads what one transaction has of a message's life: its receipts, and the situation. A
-// message that retention removes meanwhile is MessageNotFound.
+// TraceOf reads the part of a message's life that one transaction can read: its receipts, and
+// the situation. Error: MessageNotFound, if the message was removed meanwhile.
 func TraceOf(x *engine.Rx, m *relay.Message) (*Trace, error) {
 	t := &Trace{Message: m}
 	s := &t.Situation
@@ -122,7 +121,7 @@ func TraceOf(x *engine.Rx, m *relay.Message) (*Trace, error) {
 	return t, err
 }
 
-// LiveKey tells that a key k of a Mecha m is live. Its argument ?1 is now, in Unix ms.
+// LiveKey is the condition that a key k of a Mecha m is live. Its argument ?1 is now, in Unix ms.
 const LiveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
@@ -143,7 +142,7 @@ func traceReceipts(x *engine.Rx, t *Trace) error {
 		if err != nil {
 			return err
 		}
-		if previous >= receipt { // a chain leads back in time; one that does not might have no end
+		if previous >= receipt { // a chain leads back in time; any other might be endless
 			return retention.ErrChain(relay.Position(receipt), relay.Position(previous))
 		}
 		t.Steps = append(t.Steps, s)
@@ -153,7 +152,7 @@ func traceReceipts(x *engine.Rx, t *Trace) error {
 	return nil
 }
 
-// ReadStep reads the receipt at a position as a Step, and the position of the one before it.
+// ReadStep reads the receipt at a position as a Step, and the position of the previous receipt.
 func ReadStep(x *engine.Rx, position int64) (s Step, previous int64, err error) {
 	var state relay.State
 	var status, key int64

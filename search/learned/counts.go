@@ -13,19 +13,19 @@ import (
 	"relay/search"
 )
 
-// Counts are what completed exchanges have taught (PROTOCOL §5, Learning): how often each Mecha was
-// the right one for each word. They are in memory alone, and are read from the source at each start.
-// One goroutine changes them, any number may read them. They are a search.Boost.
+// Counts are what discovery has learned from completed exchanges (PROTOCOL §5, Learning): how often
+// each Mecha was the right one for each word. They are only in memory, and are read from the source
+// at each start. One goroutine changes them; any number may read them. They implement search.Boost.
 //
-// All weights are whole numbers, in 1/relay.LearnedUnit exchanges. So their sums do not
-// depend on the order in which the counts came: the same counts give the same scores.
+// All weights are whole numbers, in 1/relay.LearnedUnit exchanges. So their sums do not depend on
+// the order in which the counts came: the same counts produce the same scores.
 //
-// A count takes 20 bytes, and a Mecha 40. Beyond maxCounts counts, only half as
-// many words of each Mecha are kept, the weightiest ones.
+// A count takes 20 bytes, and a Mecha 40. Beyond maxCounts counts, only half as many words of each
+// Mecha are kept, the heaviest ones.
 type Counts struct {
 	source  Source
 	log     *slog.Logger
-	factors [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
+	factors [fadedAway]uint32 // the factor left after so many fadeSteps, in 1/65536
 	perHour uint64            // fadeSteps in an hour, in 1/2³²
 	limit   int               // words of a Mecha
 	room    int               // counts in all
@@ -48,11 +48,11 @@ type count struct {
 	crews  uint8  // from which the exchanges came
 }
 
-// mechaStats is what is known of one Mecha besides its words.
+// mechaStats has the counts of one Mecha as a whole.
 type mechaStats struct {
 	exchanges uint32 // their weight
 	hour      uint32
-	crews     uint8 // the most crews that any word came from
+	crews     uint8 // the maximum number of crews of a word
 }
 
 const (
@@ -78,15 +78,14 @@ func (l *Counts) forget() {
 	l.position, l.words, l.mechas, l.wordsOf, l.counts, l.newest, l.total = 0, map[uint32][]count{}, nil, nil, 0, 0, 0
 }
 
-// At implements search.Boost.
 func (l *Counts) At() relay.Position {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.position
 }
 
-// fade returns what is left of a weight some hours later. A weight from after the hour now
-// has not faded.
+// fade returns what is left of a weight some hours later. A weight from a later hour has
+// not faded.
 func (l *Counts) fade(weight, hour, now uint32) int64 {
 	if now <= hour {
 		return int64(weight)
@@ -98,10 +97,10 @@ func (l *Counts) fade(weight, hour, now uint32) int64 {
 	return int64(weight) * int64(l.factors[step]) >> 16
 }
 
-// now is the hour as of which weights are read: that of the last exchange, not that of
-// the clock. So the same counts give the same order at any time, and the pages of one
-// search agree. Only if the last exchange is in the future, since a clock was wrong, it
-// is the clock's hour.
+// now returns the hour as of which weights are read: the hour of the last exchange, not
+// of the clock. So the same counts produce the same order at any time, and the pages of
+// one search agree. Only if the last exchange is in the future, because a clock was
+// wrong, it is the clock's hour.
 func (l *Counts) now() uint32 { return min(l.newest, hourOf(time.Now())) }
 
 func hourOf(t time.Time) uint32 {
@@ -113,9 +112,9 @@ func weightOf(exchanges float64) uint32 {
 	return uint32(math.Round(min(max(exchanges, 0), 1<<20) * relay.LearnedUnit))
 }
 
-// apply takes a page of the source: all that is known of each of these Mechas now. It
-// reports whether there is room for it; if not, fewer words of each Mecha are kept from now
-// on, and everything must be read again.
+// apply takes a page of the source, which has everything known about these Mechas. It
+// reports whether there is room for it; if not, it reduces the words kept of each Mecha,
+// and everything must be read again.
 func (l *Counts) apply(page []relay.Learned) bool {
 	if len(page) == 0 {
 		return true
@@ -135,7 +134,7 @@ func (l *Counts) apply(page []relay.Learned) bool {
 	return !full
 }
 
-// sum computes newest and total. The caller holds the lock.
+// sum computes newest and total. The caller must hold the lock.
 func (l *Counts) sum() {
 	l.newest = 0
 	for i := range l.mechas {
@@ -147,7 +146,7 @@ func (l *Counts) sum() {
 	}
 }
 
-// exchanges is the part of a Mecha in total.
+// exchanges returns the part of a Mecha in total.
 func (l *Counts) exchanges(m *mechaStats, now uint32) int64 {
 	if m.exchanges == 0 {
 		return 0
@@ -190,8 +189,8 @@ func newChanges(l *Counts, page []relay.Learned) *pageChanges {
 }
 
 // countsOf returns the counts of a Mecha by the hashes of the words. Of words with the same
-// hash the first one in the order of ahead counts: added up, they would pass the bounds of
-// what one sender and one crew can give a word.
+// hash the first one in the order of ahead counts: their sum could exceed the limits of one
+// sender and one crew for a word.
 func (l *Counts) countsOf(m *relay.Learned) map[uint32]count {
 	words, now := m.Words, uint32(0)
 	for i := range words {
@@ -217,8 +216,8 @@ func (l *Counts) countsOf(m *relay.Learned) map[uint32]count {
 	return counts
 }
 
-// ahead compares two words of a Mecha by what they are worth as of an hour, the better one
-// first: those that several crews have reported come before those of one crew alone.
+// ahead compares two words of a Mecha by their value as of an hour, the better one first:
+// words that several crews have reported come before words of one crew alone.
 func (l *Counts) ahead(a, b *relay.LearnedWord, now uint32) int {
 	several := func(w *relay.LearnedWord) int { return min(w.Crews, 2) }
 	left := func(w *relay.LearnedWord) float64 {
@@ -227,7 +226,7 @@ func (l *Counts) ahead(a, b *relay.LearnedWord, now uint32) int {
 	return cmp.Or(cmp.Compare(several(b), several(a)), cmp.Compare(left(b), left(a)), strings.Compare(a.Word, b.Word))
 }
 
-// fewChanges is how many changes are made in a word's list as it is. With more, a new
+// fewChanges is how many changes are made in place in a word's list. With more, a new
 // list takes less time.
 const fewChanges = 2
 
@@ -254,7 +253,7 @@ func (p *pageChanges) mergeLong(l *Counts) map[uint32][]count {
 	return long
 }
 
-// apply makes the changes. The caller holds the lock.
+// apply makes the changes. The caller must hold the lock.
 func (p *pageChanges) apply(l *Counts, long map[uint32][]count) {
 	for i := range p.mechas {
 		m := &p.mechas[i]

@@ -1,9 +1,9 @@
-// Package learned ranks by what completed exchanges have taught (PROTOCOL §5, Learning). Counts follow
-// a source, and boost the Mechas that were the right ones for the words of a query.
+// Package learned ranks by completed exchanges (PROTOCOL §5, Learning). Counts follow a source, and
+// boost the Mechas that were the right ones for the words of a query.
 //
-// For another weight, begin in ranking.go: it has all constants and the formula, learner.go computes it.
-// TestLearningRelevance measures that, with -long and the data that RELAY_DISCOVERY_DATA names;
-// TestMadeUpExchanges says what fraud reaches.
+// For another weight, begin in ranking.go: it has all constants and the formula; learner.go computes
+// it. TestLearningRelevance measures that, with -long and the data that RELAY_DISCOVERY_DATA names;
+// TestMadeUpExchanges shows what fraud can achieve.
 package learned
 
 import (
@@ -12,12 +12,12 @@ import (
 	"relay/db/relay"
 )
 
-// Source is the store of what was learned.
+// Source is the store of learned words.
 type Source interface {
-	// Learned returns the Mechas whose learned counts changed after the given
-	// position, each once, with all its words, in the order of positions: at most
-	// limit of them. One about which everything was forgotten has no words. An empty
-	// list means that there are no more.
+	// Learned returns the Mechas whose learned counts changed after the given position,
+	// each once, with all its words, in the order of positions: at most limit of them. A
+	// Mecha whose learned words were removed has none. An empty list means that there are
+	// no more.
 	Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error)
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // A learner computes the learned parts of the scores of one search; ranking.go has the
-// formula. Its arrays are as long as the index. They are used again by later searches, since
-// otherwise garbage collection would take much of the time.
+// formula. Its arrays are as long as the index. Later searches reuse them, since otherwise
+// garbage collection would take much of the time.
 type learner struct {
 	v      search.View
 	l      *Counts
@@ -25,20 +25,20 @@ type learner struct {
 
 	counts  []learnedCount // of one word
 	lists   [][]count      // of the words
-	sure    []learnedSum   // all zero between searches; what is trusted, by document
-	doubted []learnedSum   // all zero between searches; what one crew alone has reported adds to that
+	sure    []learnedSum   // all zero between searches; the trusted part, by document
+	doubted []learnedSum   // all zero between searches; the further part that one crew alone has reported
 	known   []uint32       // the documents with such sums
 	names   []float64      // raw scores of candidates
 	texts   []float64
 }
 
-// A learnedSum adds up the words of a document, and then is a part of its raw score.
+// A learnedSum adds up the words of a document, and then becomes a part of its raw score.
 type learnedSum struct {
 	sum     float64
 	matched float64 // the idf of the words
 }
 
-// A lesson is a count of a Mecha that the search may find or count.
+// A learnedCount is a count of a Mecha that the search may find or count.
 type learnedCount struct {
 	doc    uint32
 	weight int64
@@ -49,7 +49,6 @@ type learnedCount struct {
 
 var pool = sync.Pool{New: func() any { return new(learner) }}
 
-// Prepare implements search.Boost.
 func (l *Counts) Prepare(v search.View, words []string) (search.Boosted, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -79,7 +78,6 @@ func (l *Counts) Prepare(v search.View, words []string) (search.Boosted, error) 
 	return n, nil
 }
 
-// Done implements search.Boosted.
 func (n *learner) Done() {
 	for _, doc := range n.known {
 		n.sure[doc], n.doubted[doc] = learnedSum{}, learnedSum{}
@@ -89,7 +87,7 @@ func (n *learner) Done() {
 	pool.Put(n)
 }
 
-// rarest returns the counts of the words, those of the fewest Mechas first.
+// rarest returns the counts of the words, the words of the fewest Mechas first.
 func (n *learner) rarest(words []string) [][]count {
 	n.lists = n.lists[:0]
 	for _, word := range words {
@@ -106,7 +104,7 @@ func (n *learner) leaveOut(doc uint64) {
 	}
 }
 
-// trustIn is the share with which a word that so many crews have reported adds to a score.
+// trustIn returns the share with which a word that so many crews have reported adds to a score.
 func trustIn(crews int) float64 {
 	if crews > 1 {
 		return 1 - doubt/float64(crews)
@@ -114,17 +112,18 @@ func trustIn(crews int) float64 {
 	return oneCrewTrust
 }
 
-// alone reports whether one crew alone has reported a word, of a Mecha without good standing: one
-// for which fewer crews than there are, up to trustedCrews, have reported any word.
+// alone reports whether one crew alone has reported a word, of a Mecha without good standing: a
+// Mecha for which fewer crews than trustedCrews, or than the directory has, have reported any
+// word.
 func (n *learner) alone(c *count) bool {
 	return c.crews < 2 && int(n.l.mechas[c.mecha].crews) < n.crews
 }
 
-// add adds one word to the lessons of all documents that have it.
+// add adds one word to the counts of all documents that have it.
 func (n *learner) add(list []count) {
 	n.counts = n.counts[:0]
-	var frequency int64 // the weight of all counts that are not of one crew alone
-	mechas := 0         // that have such a count
+	var frequency int64 // the weight of all counts of more than one crew
+	mechas := 0         // with such a count
 	for i := range list {
 		c := &list[i]
 		if int(c.mecha) >= len(n.docs) || n.docs[c.mecha] == 0 {
@@ -139,7 +138,7 @@ func (n *learner) add(list []count) {
 			continue
 		}
 		alone := n.alone(c)
-		if !alone { // what one crew makes up must not change what others have reported
+		if !alone { // counts that one crew makes up must not change the reports of others
 			frequency += weight
 			mechas++
 		}
@@ -156,7 +155,7 @@ func (n *learner) add(list []count) {
 			n.known = append(n.known, c.doc)
 		}
 		to, idf, of := &n.sure[c.doc], idf, frequency
-		if c.alone { // as if it were one of them
+		if c.alone { // counted as one of them
 			to, idf, of = &n.doubted[c.doc], n.idf(mechas+1), frequency+c.weight
 		}
 		weight := float64(c.weight) / relay.LearnedUnit
@@ -173,8 +172,8 @@ func (n *learner) idf(mechas int) float64 {
 	return math.Log(1 + (max(float64(n.v.Documents())-float64(mechas), 0)+0.5)/(float64(mechas)+0.5))
 }
 
-// rarity is the idf of a word among the exchanges of all Mechas but one, which have this weight
-// with the word.
+// rarity returns the idf of a word among the exchanges of all Mechas but one. weight is the
+// weight of the exchanges among them that have the word.
 func (n *learner) rarity(but uint32, weight int64) float64 {
 	all := n.total - n.l.exchanges(&n.l.mechas[n.mechas[but]], n.l.newest)
 	with := float64(weight) / relay.LearnedUnit
@@ -195,13 +194,12 @@ func (n *learner) weigh() {
 	}
 }
 
-// Part implements search.Boosted.
 func (n *learner) Part(doc uint64) float64 { return n.sure[doc].sum }
 
-// Lift adds the learned parts to the raw scores of the candidates. None comes above
-// a name that is nearly the query, or that begins with it, and that was above it before. What
-// one crew alone has reported lifts none above a better text: at most half of the way to it, so
-// that presence does not do the rest.
+// Lift adds the learned parts to the raw scores of the candidates. They lift no candidate above
+// a name that is nearly the query, or begins with it, and that ranked higher before. Words that
+// one crew alone has reported lift a candidate at most half of the way to the next better text,
+// so that presence does not do the rest.
 func (n *learner) Lift(all []search.Scored) {
 	n.names, n.texts = n.names[:0], n.texts[:0]
 	for _, c := range all {

@@ -2,8 +2,8 @@ package learned
 
 import "relay/search"
 
-// The learned part (learner.go) of a Mecha's raw score, from c completed exchanges for
-// each word of the query (PROTOCOL §5, Learning):
+// The learned part (learner.go) of a Mecha's raw score, from c completed exchanges for each word
+// of the query (PROTOCOL §5, Learning):
 //
 //	learned = 21 · Σ trust · rarity · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+21)
 //
@@ -17,13 +17,13 @@ import "relay/search"
 const (
 	fullWeight   = 21.0
 	halfWeight   = 21.0 // e/(e+halfWeight): the weight follows the evidence
-	ownExchanges = 3.0  // that the rarity counts for the Mecha itself, however many it has
+	ownExchanges = 3.0  // exchanges that the rarity counts for the Mecha itself, however many it has
 
 	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on, and
-	// oneCrewTrust in one that a single crew has reported. Unless trustedCrews crews (or all of
-	// the directory, if it has fewer) have reported some word of the Mecha, the words of a single
-	// crew lift it at most half of the way to the next better text: one crew alone cannot lift
-	// a Mecha above others.
+	// oneCrewTrust in a word that a single crew has reported. Unless trustedCrews crews (or all
+	// of the directory, if it has fewer) have reported some word of the Mecha, the words of a
+	// single crew lift it at most half of the way to the next better text: one crew alone cannot
+	// lift a Mecha above others.
 	doubt        = 0.8
 	oneCrewTrust = 0.6
 	trustedCrews = search.CountedCrews
@@ -36,7 +36,7 @@ const (
 	// nearly the query, or begins with it, and that the text ranks higher.
 	belowName = 0.999
 
-	maxExchanges = 50       // of one Mecha that count in n
-	maxWork      = 15_000   // counts that a search reads, of the rarest words first: the others tell little
+	maxExchanges = 50       // maximum of one Mecha in n
+	maxWork      = 15_000   // counts that a search reads, of the rarest words first, since the others say little
 	maxCounts    = 10 << 20 // counts in memory, of 20 bytes
 )

@@ -1,11 +1,11 @@
-// Package backlog counts what a relay is behind with: the messages of all Mechas that wait to be
-// acknowledged, by their age, and how old a change to the directory is that the search index lacks. It
-// also measures what the store takes on its disk (space.go).
+// Package backlog counts the work that a relay has not done yet: the unacknowledged messages of all
+// Mechas, by age, and the age of the oldest change to the directory that is missing from the search
+// index. It also measures the store's disk space (space.go).
 //
 // It reads the file while a server runs, by a look.Inspector, in many short views: so a count is not
 // of a single moment, and blocks no one. Rings show the counts (cmd/metrics, cmd/console); the core
-// does not need them. The server indexes messages late (package mailbox), so the newest ones are
-// counted in the table of messages, all others in that of the mailboxes.
+// does not need them. The server indexes messages behind (package mailbox), so the newest ones are
+// counted in the table of messages, all others in the mailbox tables.
 package backlog
 
 import (
@@ -28,7 +28,7 @@ var Ages = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 24 * tim
 // Pending counts the pending messages of all Mechas.
 type Pending struct {
 	Older  []int         // how many are at least as old as each of Ages
-	Oldest time.Duration // the age of the oldest; 0: none is pending
+	Oldest time.Duration // the age of the oldest, or 0
 }
 
 // These are variables, so that tests can have many views of few messages.
@@ -37,8 +37,8 @@ var (
 	pendingMecha = 500    // Mechas in one view
 )
 
-// CountPending counts the pending messages by the age that they have now. It reads a row for each,
-// ten million a second at best, and pauses between the views. The end of ctx ends it between two
+// CountPending counts the pending messages by their present age. It reads a row for each, ten
+// million a second at best, and pauses between the views. The end of ctx ends it between two
 // views.
 func CountPending(ctx context.Context, i *look.Inspector, now time.Time) (Pending, error) {
 	c := &pendingCount{bounds: make([]relay.Position, len(Ages)), older: make([]int, len(Ages)),
@@ -46,8 +46,8 @@ func CountPending(ctx context.Context, i *look.Inspector, now time.Time) (Pendin
 	for i, age := range Ages {
 		c.bounds[i] = relay.PositionAt(now.Add(-age))
 	}
-	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
-	var upto relay.Position         // the mailboxes may have further rows by now, of messages that are counted before
+	c.bounds[0] = relay.MaxPosition // including messages of a clock that was ahead
+	var upto relay.Position         // by now the mailboxes may also have rows of messages that are already counted
 	err := i.Scan(ctx, func(x *engine.Rx) (err error) {
 		upto, err = mailbox.IndexedUpto(x)
 		return err
@@ -74,15 +74,15 @@ func CountPending(ctx context.Context, i *look.Inspector, now time.Time) (Pendin
 	return p, nil
 }
 
-// pendingCount is a CountPending under way.
+// pendingCount is a running CountPending.
 type pendingCount struct {
 	bounds []relay.Position // the newest position of each age
 	older  []int
 	oldest relay.Position
 }
 
-// addUnindexed counts messages after a position, and returns the position that it has reached;
-// negative at the end.
+// addUnindexed counts messages after a position, and returns the position that it has reached,
+// or a negative one at the end.
 func (c *pendingCount) addUnindexed(x *engine.Rx, after relay.Position) (relay.Position, error) {
 	var list []relay.Position // in order
 	r := x.C.Query("SELECT position FROM message WHERE position > ? AND open = 1 ORDER BY position LIMIT ?",
@@ -111,7 +111,7 @@ const countReceived = `SELECT count(*), count(*) FILTER (WHERE position <= ?5),
 		ORDER BY position LIMIT ?4)`
 
 // addIndexed counts rows of the table received, from the row after at on, and returns the
-// row that it has reached; its Mecha is negative at the end.
+// row that it has reached, with a negative Mecha at the end.
 func (c *pendingCount) addIndexed(x *engine.Rx, at names.Row, upto relay.Position) (names.Row, error) {
 	for rows, mechas := 0, 0; rows < pendingRows && mechas < pendingMecha; mechas++ {
 		if at.At == 0 { // the Mecha is done
@@ -145,8 +145,8 @@ func (c *pendingCount) addIndexed(x *engine.Rx, at names.Row, upto relay.Positio
 	return at, nil
 }
 
-// IndexLag returns for how long the search index has lacked the oldest change to the directory that it
-// has not applied; 0 if it has applied all. revision is the last one that it has applied.
+// IndexLag returns the age of the oldest change to the directory that the search index has not
+// applied, or 0. revision is the last revision that it has applied.
 func IndexLag(ctx context.Context, i *look.Inspector, revision int64, now time.Time) (time.Duration, error) {
 	next, err := engine.Get(ctx, i.Point, func(x *engine.Rx) (int64, error) {
 		return x.C.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)

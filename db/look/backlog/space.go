@@ -8,11 +8,11 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// Space is what a store takes on its disk, in bytes.
+// Space is the disk space of a store, in bytes.
 type Space struct {
 	File     int64 // the database
 	Log      int64 // its write-ahead log
-	DiskFree int64 // what is left to an ordinary user; -1 if the file system does not tell
+	DiskFree int64 // free to an ordinary user; -1 if unknown
 }
 
 // SpaceOf measures the files of the store at path.

@@ -1,7 +1,7 @@
-// Package browse is what people and rings read of a store's file, with or without a server on it:
-// lists of messages, the flow of events, why there is no answer, what waits for a Mecha, the audit
-// log, and counts of it all. Its Inspector is one of package look with these reads. It writes
-// nothing, and reads in many short views where a read takes long. No room of the core may import it.
+// Package browse has the reads of people and rings, with or without a server on the file: lists of
+// messages, the flow of events, why there is no answer, what waits for a Mecha, the audit log, and
+// counts. Its Inspector is a look.Inspector with these reads. It writes nothing, and splits long
+// reads into many short views. No room of the core may import it.
 package browse
 
 import (
@@ -11,7 +11,7 @@ import (
 	"relay/db/relay"
 )
 
-// Inspector is an Inspector with the reads of this package.
+// Inspector is a look.Inspector with the reads of this package.
 type Inspector struct{ *look.Inspector }
 
 // Inspect opens a file for these reads, as look.Inspect does.
@@ -24,17 +24,17 @@ func Inspect(path string) (Inspector, error) {
 // order, which is the commit order.
 type Event struct {
 	Position relay.Position
-	Message  *relay.Message // as it is now, not as it was then
+	Message  *relay.Message // in its present state
 	Step     look.Step
 }
 
-// Waiting is what waits for a Mecha, and what the file knows of the Mecha's health. Whether
-// the Mecha is online the file does not know.
+// Waiting is what waits for a Mecha, and what the file knows of the Mecha's health. The
+// file does not know whether the Mecha is online.
 type Waiting struct {
 	Mecha    relay.Address
 	Removed  bool          // from the directory
 	LiveKeys int           // neither revoked nor expired
-	LastSeen time.Time     // its last request, up to about a minute too early; zero: never
+	LastSeen time.Time     // its last request, up to about a minute too early, or zero
 	Pending  int           // pending messages
 	Held     int           // pending messages that a worker holds by a lease
 	Deferred int           // pending messages that the Mecha has deferred
@@ -42,7 +42,7 @@ type Waiting struct {
 	Oldest   []*look.Trace // the oldest pending messages, oldest first
 }
 
-// ListQuery says which messages to list. Only Limit is required.
+// ListQuery selects messages for a list. Only Limit is required.
 type ListQuery struct {
 	Mecha        relay.Address // messages that this Mecha sent or received; "": of all
 	Peer         relay.Address // messages that Mecha exchanged with this one

@@ -21,7 +21,7 @@ func (i Inspector) Latest() (relay.Position, error) {
 	})
 }
 
-// Events reads up to limit events after a position, in commit order. If it gives fewer
+// Events reads up to limit events after a position, in commit order. If it returns fewer
 // than limit, there are no more.
 func (i Inspector) Events(after relay.Position, limit int) ([]Event, error) {
 	return look.See(i, func(x *engine.Rx) ([]Event, error) { return Events(x, after, limit) })
@@ -49,8 +49,8 @@ func Events(x *engine.Rx, after relay.Position, limit int) ([]Event, error) {
 	return list[:min(len(list), limit)], nil
 }
 
-// ReceiptEvents makes events of rows of receipt: each has its position, and that of its message. It
-// leaves out those of messages that were removed.
+// ReceiptEvents makes events of rows of receipt: each row has its position and its message's. It
+// leaves out receipts of removed messages.
 func ReceiptEvents(x *engine.Rx, r *sqlite.Rows) (list []Event, err error) {
 	var of []relay.Position
 	for r.Next() {

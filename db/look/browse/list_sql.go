@@ -24,10 +24,10 @@ func (i Inspector) Payload(id relay.MessageID) ([]byte, error) {
 	return look.See(i, func(x *engine.Rx) ([]byte, error) { return messages.PayloadFor(x, id, nil) })
 }
 
-// Messages lists up to q.Limit messages. more tells that further ones match. It reads
-// the file in several views, so under a server's writes the list is not of one state of
-// the file. The end of ctx ends it between two views; then the list has what was found until
-// then. Errors: MechaNotFound, CursorNotFound, and that of ctx.
+// Messages lists up to q.Limit messages. more says that further ones match. It reads the
+// file in several views, so while a server writes, the list is not a consistent snapshot.
+// The end of ctx ends it between two views; then the list has the messages found until then.
+// Errors: MechaNotFound, CursorNotFound, and the error of ctx.
 func (i Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Message, more bool, err error) {
 	h, err := i.history(q)
 	if err != nil {
@@ -86,7 +86,7 @@ func (i Inspector) Number(a relay.Address) (relay.MechaNumber, error) {
 }
 
 // keepStatus drops the messages of a page whose latest acknowledgement has another
-// status; "" keeps all.
+// status, unless status is "".
 func keepStatus(p *relay.Page, status string) {
 	if status != "" {
 		p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool {
@@ -142,7 +142,7 @@ func (i Inspector) Addresses(prefix string, limit int) ([]relay.Address, error) 
 	})
 }
 
-// Answers lists the first messages that name a message as the one that they answer. Error:
+// Answers lists the first messages that name a message as their question. Error:
 // MessageNotFound.
 func (i Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
 	return look.See(i, func(x *engine.Rx) ([]*relay.Message, error) {

@@ -11,14 +11,13 @@ import (
 // Serving reports whether a process serves a file.
 type Serving int8
 
-// It is one of these:
 const (
-	ServingUnknown Serving = iota // the system does not tell
+	ServingUnknown Serving = iota // the system does not reveal it
 	Served
 	NotServed
 )
 
-// Server reports whether a process serves the file, by the lock that it would have.
+// Server reports whether a process serves the file, by the server's lock.
 func (i Inspector) Server() Serving {
 	real, err := filepath.EvalSymlinks(i.Path())
 	if err != nil {
@@ -31,5 +30,5 @@ func (i Inspector) Server() Serving {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return NotServed
 	}
-	return ServingUnknown // this system does not tell
+	return ServingUnknown // this system does not reveal it
 }

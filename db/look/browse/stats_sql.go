@@ -42,13 +42,13 @@ type Busy struct {
 
 const busiest = 10
 
-// statsView is after how long Stats ends a view of the messages; shorter in tests.
+// statsView is how long a view of Stats lasts; shorter in tests.
 var statsView = 20 * time.Millisecond
 
-// Stats counts the content of the store. It reads the row of every message that is there when it
-// begins, about a million a second, in many short views: so each message counts once, in the state
-// that it has when it is read. While a server runs, it pauses between them (scan), and takes
-// several times as long. The end of ctx ends it between two views. Error: also that of ctx.
+// Stats counts the content of the store. It reads the row of every message that exists when it
+// begins, about a million a second, in many short views: so each message counts once, in its state
+// when it is read. While a server runs, it pauses between them (scan), and takes several times as
+// long. The end of ctx ends it between two views, with the error of ctx.
 func (i Inspector) Stats(ctx context.Context) (Stats, error) {
 	c, view := statsCount{busy: map[int64]*Busy{}}, i.Point
 	if i.Server() != NotServed {
@@ -80,7 +80,7 @@ type statsCount struct {
 	Stats
 	busy       map[int64]*Busy // by the number of the Mecha
 	unnamed    []int64         // the Mechas of busy that have no address yet
-	read, last relay.Position  // the message that was read last; the last one that is read
+	read, last relay.Position  // the message that was read last; the last message to read
 	oldest     relay.Position  // of Oldest
 	oldestFor  *Busy
 }
@@ -103,7 +103,7 @@ func (s *statsCount) countMechas(x *engine.Rx) error {
 	return err
 }
 
-// countKept counts what is kept besides messages (PROTOCOL §8).
+// countKept counts the rows that are kept besides messages (PROTOCOL §8).
 func (s *statsCount) countKept(x *engine.Rx) error {
 	for _, c := range []struct {
 		table string
@@ -127,7 +127,7 @@ func (s *statsCount) findLast(x *engine.Rx) error {
 // countMessages reads messages for statsView, but some of them at least. Pending messages whose
 // ExpiresAt has come count as expired.
 func (s *statsCount) countMessages(x *engine.Rx) error {
-	const rows = 256 // between two looks at the clock
+	const rows = 256 // between two checks of the clock
 	began := time.Now()
 	r := x.C.Query(
 		`SELECT position, sender, recipient, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
@@ -139,7 +139,7 @@ func (s *statsCount) countMessages(x *engine.Rx) error {
 			return cmp.Or(r.Close(), s.nameBusy(x))
 		}
 	}
-	s.read = s.last // which may have been removed since
+	s.read = s.last // it may have been removed since
 	return cmp.Or(r.Close(), s.nameBusy(x))
 }
 
@@ -182,8 +182,8 @@ func (s *statsCount) busyOf(mecha int64) *Busy {
 	return b
 }
 
-// nameBusy fills in the addresses of the Mechas that were counted. It does so in the view that counted
-// them: the row of a removed one may go later, with its last message.
+// nameBusy fills in the addresses of the counted Mechas. It does so in the view that counted them,
+// because the row of a removed Mecha may be deleted later, with its last message.
 func (s *statsCount) nameBusy(x *engine.Rx) (err error) {
 	for _, id := range s.unnamed {
 		if s.busy[id].Mecha, err = engine.Address(x, id); err != nil {
@@ -194,7 +194,7 @@ func (s *statsCount) nameBusy(x *engine.Rx) (err error) {
 	return nil
 }
 
-// findBusiest sorts the Mechas that were counted, and names the oldest message.
+// findBusiest sorts the counted Mechas, and sets the oldest message.
 func (s *statsCount) findBusiest(x *engine.Rx) error {
 	for _, b := range s.busy {
 		s.Busiest = append(s.Busiest, *b)

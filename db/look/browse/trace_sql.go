@@ -11,14 +11,14 @@ import (
 	"relay/db/relay"
 )
 
-// Trace tells the life of a message. A push is stored with a later commit, so the latest
-// may not be in the file yet. The end of ctx ends the search for pushes. Errors:
-// MessageNotFound, and that of ctx.
+// Trace returns the life of a message. A push is stored with a later commit, so the
+// latest may not be in the file yet. The end of ctx ends the search for pushes. Errors:
+// MessageNotFound, and the error of ctx.
 func (i Inspector) Trace(ctx context.Context, id relay.MessageID) (*look.Trace, error) {
 	return i.trace(ctx, id, math.MaxInt)
 }
 
-// Why is Trace that looks for pushes only as far as a server does.
+// Why is Trace, but looks for pushes only as far as a server does.
 func (i Inspector) Why(ctx context.Context, id relay.MessageID) (*look.Trace, error) {
 	return i.trace(ctx, id, look.PushRows)
 }
@@ -51,13 +51,13 @@ func lastSeen(x *engine.Rx, id relay.MechaNumber) (time.Time, error) {
 }
 
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
-// label of a console's, and that no request has used.
+// console's label, and that no request has used.
 const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
 	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
 
-// LastActivity returns when a Mecha was there for the last time: when its key was used, or when it sent its
-// newest message, which is at a position, or 0. The use of a key is noted up to a minute later. A message
-// that an operator sent for it from a console does not count.
+// LastActivity returns when a Mecha was last active: when its key was used, or when it sent its newest
+// message, whose position is newest, or 0. The use of a key is noted up to a minute later. A message that
+// an operator sent for it from a console does not count.
 func LastActivity(x *engine.Rx, used time.Time, newest relay.Position) (time.Time, error) {
 	if newest == 0 || !newest.Time().After(used) {
 		return used, nil

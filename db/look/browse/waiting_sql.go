@@ -14,8 +14,8 @@ import (
 )
 
 // Waiting returns what waits for a Mecha, with the traces of the `limit` oldest messages. It
-// counts in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound, and
-// that of ctx.
+// counts in pieces, each of which sees the file as of its turn. Errors: MechaNotFound, and the
+// error of ctx.
 func (i Inspector) Waiting(ctx context.Context, a relay.Address, limit int) (*Waiting, error) {
 	id, err := i.Number(a)
 	if err != nil {
@@ -46,7 +46,7 @@ func (i Inspector) Waiting(ctx context.Context, a relay.Address, limit int) (*Wa
 	return w, nil
 }
 
-// gently is an Inspector for many short reads in a row: each of them waits first, as a scan does.
+// gently is an Inspector for many short reads in a row, each of which waits first, like a Scan.
 type gently struct{ Inspector }
 
 func (g gently) Point(ctx context.Context, f func(*engine.Rx) error) error { return g.Scan(ctx, f) }
@@ -88,7 +88,7 @@ func oldestPending(x *engine.Rx, id relay.MechaNumber, limit int) ([]*relay.Mess
 type Health struct {
 	Removed  bool // from the directory
 	LiveKeys int
-	Used     time.Time      // when a key of it was used last
+	Used     time.Time      // when one of its keys was last used
 	Sent     relay.Position // its newest message in the index tables
 }
 
@@ -104,8 +104,8 @@ func HealthOf(x *engine.Rx, id relay.MechaNumber) (h Health, err error) {
 	return h, err
 }
 
-// countWaitingFor counts a piece of the messages that wait, from a position on. It returns where
-// the next piece begins, and how many rows this one had.
+// countWaitingFor counts a piece of the waiting messages, from a position on. It returns where
+// the next piece begins, and how many rows this piece had.
 func countWaitingFor(
 	x *engine.Rx, w *Waiting, id relay.MechaNumber, from relay.Position,
 ) (next relay.Position, rows int, err error) {

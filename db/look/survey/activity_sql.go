@@ -15,14 +15,14 @@ import (
 	"relay/db/relay"
 )
 
-// Activity counts what happened after a position, in spans of the given length. It looks at up
-// to limit rows of messages and of receipts.
+// Activity counts what happened after a position, in spans of the given length. It reads up to
+// limit rows of messages and of receipts.
 func (i Inspector) Activity(after relay.Position, span time.Duration, limit int) (Activity, error) {
 	return look.See(i, func(x *engine.Rx) (Activity, error) { return activity(x, after, span, limit) })
 }
 
-// What happened in one span. A receipt names the position of its message: so the time between
-// them needs no other table. One query for each span, since SQLite would sort all rows to group them.
+// The events of one span. A receipt has the position of its message, so the time between them needs
+// no other table. There is one query for each span, since SQLite would sort all rows to group them.
 const (
 	spanSent    = "SELECT count(*) FROM message WHERE position > ? AND position <= ?"
 	spanSettled = `SELECT count(*), count(*) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
@@ -35,8 +35,8 @@ const (
 	nextReceipt = "SELECT min(position) FROM receipt WHERE position > ? AND position <= ?"
 )
 
-// inSpans reads, by one of these queries, what happened after a position and up to another one, in
-// spans of the given length: f gets the number of each span in which something did since 1970, and its row.
+// inSpans reads, by one of these queries, the events after a position and up to another, in spans of the
+// given length: f gets the number since 1970 of each span with events, and its row.
 func inSpans(
 	x *engine.Rx, after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows),
 ) error {
@@ -103,8 +103,8 @@ func activity(x *engine.Rx, after relay.Position, span time.Duration, limit int)
 	return a, nil
 }
 
-// Back returns the position after which there are up to most messages, and up to most receipts,
-// none of them earlier than since.
+// Back returns the position after which there are up to limit messages, and up to limit
+// receipts, none of them earlier than since.
 func (i Inspector) Back(since time.Time, limit int) (relay.Position, error) {
 	return look.See(i, func(x *engine.Rx) (relay.Position, error) {
 		p := relay.PositionFrom(since)
@@ -128,7 +128,7 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 // Newest reads the newest events, up to limit, the oldest first.
 func (i Inspector) Newest(limit int) ([]browse.Event, error) {
 	return look.See(i, func(x *engine.Rx) ([]browse.Event, error) {
-		// Each table has at most limit of them. Those before the limit-th newest of both are none.
+		// Each table has at most limit of the newest events, and none before the limit-th newest of both.
 		at, err := x.C.Number(newestPosition, int64(limit))
 		if err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (i Inspector) Newest(limit int) ([]browse.Event, error) {
 	})
 }
 
-// deadRows is how many of the newest receipts Dead looks at.
+// deadRows is how many of the newest receipts Dead reads.
 const deadRows = 50_000
 
 const deadSince = `SELECT position, message FROM (SELECT position, message, state, status, notice FROM receipt
@@ -145,7 +145,7 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 	WHERE state = 3 AND notice IS NULL OR state = 2 AND notice IS NULL AND status IN failedWords LIMIT ?`
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
-// failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
+// failed or rejected, the newest first, up to limit. It reads the newest 50,000 receipts.
 func (i Inspector) Dead(since time.Time, limit int) ([]browse.Event, error) {
 	return look.See(i, func(x *engine.Rx) ([]browse.Event, error) {
 		text, err := messages.WithFailed(x, deadSince)
@@ -156,7 +156,7 @@ func (i Inspector) Dead(since time.Time, limit int) ([]browse.Event, error) {
 	})
 }
 
-// newestPushes is how many rows of push NewestPushes looks at.
+// newestPushes is how many rows of push NewestPushes reads.
 const newestPushes = 50
 
 const (
@@ -175,7 +175,7 @@ func (i Inspector) Pushes(after relay.Position, limit int) (list []browse.Event,
 	return list, next, err
 }
 
-// NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
+// NewestPushes reads the newest pushes, up to limit, and the position where Pushes continues.
 func (i Inspector) NewestPushes(limit int) (list []browse.Event, next relay.Position, err error) {
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
 		list, next, err = pushEvents(x, x.C.Query(lastPushes, int64(newestPushes)), 0, limit)
@@ -184,8 +184,8 @@ func (i Inspector) NewestPushes(limit int) (list []browse.Event, next relay.Posi
 	return list, next, err
 }
 
-// pushEvents makes events of the last limit notes of some rows. Notes of messages that were
-// removed are left out.
+// pushEvents makes events of the last limit notes of some rows. It leaves out notes of
+// removed messages.
 func pushEvents(
 	x *engine.Rx, r *sqlite.Rows, after relay.Position, limit int,
 ) (list []browse.Event, next relay.Position, err error) {

@@ -9,8 +9,8 @@ import (
 	"relay/db/relay"
 )
 
-// lookedKeys are keys without anything secret, with their states, as inspect.KeyState. Its
-// arguments are now and the time up to which an end is soon, in Unix ms.
+// lookedKeys are keys without secrets, with their states, as KeyState. Its arguments are
+// now and the time up to which an end is soon, in Unix ms.
 const lookedKeys = `SELECT k.id, k.public_id, m.address, k.label, k.created_at, k.expires_at, k.revoked_at,
 	u.last_used_at AS used, k.broadcast, k.secret IS NOT NULL AS secret,
 	CASE WHEN k.revoked_at IS NOT NULL THEN 4 WHEN k.ended IS NOT NULL OR k.expires_at <= ? THEN 3 WHEN k.expires_at <= ?
@@ -19,8 +19,8 @@ const lookedKeys = `SELECT k.id, k.public_id, m.address, k.label, k.created_at, 
 
 const hasKeyText = "(? = '' OR instr(lower(m.address || ' ' || k.label || ' ' || k.public_id), ?) > 0)"
 
-// The states of all keys with a text, counted; and a page of those for which a condition holds. Its
-// last arguments are the state, or -1 for all, how many to read, and how many to pass over.
+// The counts of the states of all keys with a text, and a page of the keys that meet a condition.
+// Its last arguments are the state, or -1 for all, how many to read, and how many to skip.
 const countKeys = "SELECT state, count(*) FROM (" + lookedKeys + hasKeyText + ") GROUP BY state"
 
 func pageOfKeys(where string) string {
@@ -30,8 +30,8 @@ func pageOfKeys(where string) string {
 		`THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`
 }
 
-// Keys reads a page of all keys. It looks at each of them, some million a second: a relay has
-// few of them against its messages.
+// Keys reads a page of all keys. It reads each of them, some million a second, since a relay
+// has few keys compared to messages.
 func (i Inspector) Keys(q KeyQuery) (p KeyPage, err error) {
 	text := strings.ToLower(q.Text)
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
@@ -49,7 +49,7 @@ func (i Inspector) Keys(q KeyQuery) (p KeyPage, err error) {
 	return p, err
 }
 
-// keyPage reads a page of the keys k of the Mechas m for which a condition holds.
+// keyPage reads a page of the keys k of the Mechas m that meet a condition.
 func keyPage(x *engine.Rx, q KeyQuery, where string, args ...any) (list []Key, more bool, err error) {
 	state := int64(-1)
 	if q.State != nil {

@@ -11,7 +11,7 @@ import (
 type MechaQuery struct {
 	Text   string              // a part of the address, without regard to letter case; "": all
 	Except []relay.MechaNumber // Mechas to leave out
-	Offset int                 // how many to pass over
+	Offset int                 // how many to skip
 	Limit  int
 }
 
@@ -47,13 +47,13 @@ type ProfilePage struct {
 // age. A message is in the first bucket whose bound is above its age. The last bucket has no bound.
 var PendingAges = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
-// MechaState is what the file knows of one Mecha. Whether it is online the file does not know.
+// MechaState is what the file knows of one Mecha. The file does not know whether it is online.
 type MechaState struct {
 	Listed
 	Box
-	RemovedAt  time.Time // zero: it is registered
+	RemovedAt  time.Time // zero if it is registered
 	HasProfile bool
-	Ages       []int // pending messages, by PendingAges, each up to MostCounted
+	Ages       []int // pending messages, by PendingAges, each up to MaxCounted
 	Leases     []Lease
 	MoreLeases bool
 	Keys       []Key // the live ones first, then the newest
@@ -67,22 +67,22 @@ type Lease struct {
 	Since   time.Time
 	Until   time.Time
 	Claimed bool        // a worker holds it; else it was deferred
-	Worker  string      // the name that the worker gave; "" if none
+	Worker  string      // the name that the worker gave, or ""
 	Key     relay.KeyID // of the worker
 	Label   string      // of the key
-	KeyUsed time.Time   // when the key was last used, to about a minute; zero: not noted
+	KeyUsed time.Time   // when the key was last used, to about a minute, or zero
 }
 
-// MechaHour is what a Mecha received, sent and acknowledged in some time, in spans.
+// MechaHour counts what a Mecha received, sent and acknowledged, in spans of time.
 type MechaHour struct {
 	In, Out map[int64]int // messages, by the number of the span since 1970
 	Acked   map[int64]int // messages that it acknowledged as final, likewise
-	From    time.Time     // all since this time is counted
-	LastAck *look.Step    // its latest acknowledgement, of the newest messages; nil: none is known
+	From    time.Time     // everything since this time is counted
+	LastAck *look.Step    // its latest acknowledgement of the newest messages, or nil
 	Acking  relay.MessageID
 }
 
-// A Key is a Mecha key without anything secret.
+// A Key is a Mecha key without its secrets.
 type Key struct {
 	ID        relay.KeyID
 	Mecha     relay.Address
@@ -92,25 +92,25 @@ type Key struct {
 	RevokedAt time.Time // zero: not revoked
 	LastUsed  time.Time // to about a minute; zero: never
 	Broadcast bool      // it may write to all crews
-	Secret    bool      // it has a signing secret of its own
+	Secret    bool      // it has a separate signing secret
 	State     KeyState
 }
 
-// KeyState says how it is with a key, in the order in which an operator looks.
+// KeyState is the state of a key, the most urgent first.
 type KeyState int8
 
 // The states.
 const (
 	KeyEnding  KeyState = iota // it is live, and expires within KeySoon
 	KeyUnused                  // it is live, and was never used
-	KeyLive                    // any other that is live
+	KeyLive                    // any other live key
 	KeyExpired                 // it has expired
 	KeyRevoked                 // it was revoked
 )
 
 var keyStates = [...]string{"ending", "unused", "live", "expired", "revoked"}
 
-// String is the state's name.
+// String returns the state's name.
 func (s KeyState) String() string { return keyStates[s] }
 
 // ParseKeyState finds the state with a name.
@@ -123,11 +123,11 @@ func ParseKeyState(name string) (KeyState, bool) {
 	return 0, false
 }
 
-// KeySoon is when an end of a key is soon.
+// KeySoon is how near an end of a key counts as soon.
 const KeySoon = 14 * 24 * time.Hour
 
-// A KeyQuery asks for a page of the keys: those first that end soon, then those that were
-// never used, the other live ones by their last use, and those that have ended.
+// A KeyQuery asks for a page of the keys: first those that end soon, then unused ones,
+// then the other live ones by their last use, and then ended ones.
 type KeyQuery struct {
 	Text   string    // a part of the address, the label or the id, without regard to the case of ASCII letters; "": all
 	State  *KeyState // nil: all

@@ -18,21 +18,21 @@ import (
 
 const (
 	leasesShown = 20
-	leasesRead  = 5000 // rows of attempt that are looked at for the leases of one Mecha
+	leasesRead  = 5000 // rows of attempt that are read for the leases of one Mecha
 	keysShown   = 50
 	hourRows    = 5000 // messages of a Mecha that are counted for its hour, in each direction
 	ackRows     = 2000 // received messages whose acknowledgements are counted
-	profileRows = 500  // Mechas whose profiles are looked through in one view
+	profileRows = 500  // Mechas whose profiles are read in one view
 	maxProfiles = 20_000
 )
 
-// pageOfMechas passes over ?4 rows of the index of addresses, and reads ?3.
+// pageOfMechas skips ?4 rows of the index of addresses, and reads ?3.
 const pageOfMechas = `SELECT id, address, created_at FROM mecha INDEXED BY sqlite_autoindex_mecha_1
 	WHERE removed_at IS NULL AND (?1 = '' OR instr(lower(address), ?1) > 0) AND id NOT IN (SELECT value FROM json_each(?2))
 	ORDER BY address LIMIT ?3 OFFSET ?4`
 
 // Mechas lists registered Mechas by their addresses. more says that further ones match. Its
-// cost grows with the rows of one index that it passes over.
+// cost grows with the rows of one index that it skips.
 func (i Inspector) Mechas(q MechaQuery) (list []Known, more bool, err error) {
 	except, err := json.Marshal(append([]relay.MechaNumber{}, q.Except...))
 	if err != nil {
@@ -74,7 +74,7 @@ func (i Inspector) Mecha(a relay.Address, late time.Time) (s MechaState, err err
 		if err != nil {
 			return err
 		}
-		s.Entry = list[0] // its row is never removed while rows refer to it; number has just found it
+		s.Entry = list[0] // its row is never removed while rows refer to it, and Number has just found it
 		if s.Box, err = box(x, id, relay.PositionAt(late)); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (i Inspector) Mecha(a relay.Address, late time.Time) (s MechaState, err err
 	return s, err
 }
 
-// pendingAges counts a Mecha's pending messages by inspect.PendingAges.
+// pendingAges counts a Mecha's pending messages by PendingAges.
 func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 	end := int64(math.MaxInt64)
 	for n := range len(PendingAges) + 1 {
@@ -119,7 +119,7 @@ func pendingAges(x *engine.Rx, id relay.MechaNumber) (ages []int, err error) {
 	return ages, nil
 }
 
-// mechaLeases are the rows of leases, of so many rows of the Mecha, up to a number.
+// mechaLeases are the leases in a number of rows of the Mecha, up to a number of leases.
 const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT NULL, a.worker, k.public_id, k.label,
 		u.last_used_at FROM (SELECT * FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT ?) a
 		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until,
@@ -137,7 +137,7 @@ func leases(x *engine.Rx, id relay.MechaNumber) (list []Lease, more bool, err er
 }
 
 // MechaHour counts what a Mecha received, sent and acknowledged since a time, in spans of the
-// given length. It looks at a bounded number of its newest messages.
+// given length. It reads a bounded number of its newest messages.
 func (i Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h MechaHour, err error) {
 	h = MechaHour{From: since}
 	err = i.Point(context.Background(), func(x *engine.Rx) error {
@@ -200,15 +200,15 @@ func acksOf(x *engine.Rx, h *MechaHour, id relay.MechaNumber, since time.Time, s
 	return err
 }
 
-// profilesAfter are the next Mechas, and whether one of the conditions refuses each.
+// profilesAfter returns the query for the next Mechas, and whether one of the conditions refuses each.
 func profilesAfter(conditions string) string {
 	return "SELECT m.id, m.address, FALSE" + conditions + " FROM mecha m LEFT JOIN profile p ON p.mecha = m.id " +
 		"WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?"
 }
 
-// Profiles reads a page of the directory, in pieces, each of which sees the file as it is in its
-// turn. It looks through 20,000 Mechas at most; then the page may have fewer than Limit and a Next.
-// The end of ctx ends it between two pieces.
+// Profiles reads a page of the directory, in pieces, each of which sees the file as of its turn. It
+// reads 20,000 Mechas at most; then the page may have fewer than Limit and a Next. The end of ctx
+// ends it between two pieces.
 func (i Inspector) Profiles(ctx context.Context, q ProfileQuery) (p ProfilePage, err error) {
 	where, words := "", []any{}
 	for _, w := range q.Words {

@@ -19,28 +19,28 @@ import (
 
 const (
 	overviewMechas = 1000                   // rows of mecha that an Overview reads in one view
-	overviewLate   = 40_000                 // messages that received lacks, of which it reads so many
-	minLooked      = 4                      // the least share of a Mecha of overviewLooked
+	overviewLate   = 40_000                 // messages missing from received that it reads
+	minLooked      = 4                      // the minimum share of a Mecha of overviewLooked
 	overviewView   = 10 * time.Millisecond  // after which it ends a view
-	overviewHaste  = 100 * time.Millisecond // for so long, its views follow each other without a pause
+	overviewHaste  = 100 * time.Millisecond // how long its views follow each other without a pause
 )
 
 // These are variables, so that tests can have small shares of few messages.
 var (
 	overviewRows   = 100_000 // rows of received that an Overview counts, with an equal share for each Mecha
 	overviewLooked = 5000    // messages that it reads, likewise
-	minCounted     = 20      // the least share of a Mecha of overviewRows
+	minCounted     = 20      // the minimum share of a Mecha of overviewRows
 )
 
-// Inspector is an Inspector with the reads of package console.
+// Inspector is a browse.Inspector with the reads of this package.
 type Inspector struct{ browse.Inspector }
 
 // Overview summarizes pending messages by recipient. Messages that were accepted before late
-// count in Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages
-// of a Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the
-// file in pieces, each of which sees it as it is in its turn. The end of ctx ends it between
-// two of them. Only one that takes long pauses between them (scan): somebody waits for it. The
-// boxes are in no order.
+// count in Box.Late. Its cost is bounded: it counts up to MaxCounted pending messages of a
+// Mecha, or fewer if many Mechas have many, and reads the oldest of them. It reads in pieces,
+// each of which sees the file as of its turn. The end of ctx ends it between two pieces. It
+// pauses between them (Scan) only if it takes long, since somebody waits for it. The boxes are
+// not sorted.
 func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
 	view := func(f func(*engine.Rx) error) error {
@@ -88,22 +88,22 @@ func (i Inspector) Overview(ctx context.Context, late time.Time) (o Overview, er
 	return o, nil
 }
 
-// overview is an Overview under way.
+// overview is a running Overview.
 type overview struct {
 	late      relay.Position
 	upto      relay.Position // received has all messages up to here
 	unindexed map[int64][]waitingMessage
-	sent      map[int64]relay.Position // the newest message that each Mecha sent, of those that the index tables lack
-	cut       bool                     // there are more of those
+	sent      map[int64]relay.Position // each Mecha's newest sent message that the index tables lack
+	cut       bool                     // more are missing
 	waiting   []int64                  // the Mechas whose boxes are still to be made
 	counted   int                      // rows of received that are counted for each
 	looked    int                      // messages that are read for each
 }
 
-// waitingMessage is what a Box needs of a pending message.
+// waitingMessage has the columns of a pending message that a Box needs.
 type waitingMessage struct {
 	position                         relay.Position
-	dead, overdue, claimed, deferred bool // dead: its ExpiresAt has come
+	dead, overdue, claimed, deferred bool // dead says that its ExpiresAt has come
 }
 
 // ofWaiting are the columns of a waitingMessage, of a message m and its row a of attempt. Its
@@ -121,8 +121,8 @@ const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sende
 		ORDER BY position LIMIT ?4) p
 	CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position AND p.open = 1`
 
-// readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
-// no index has them.
+// readUnindexed reads the messages missing from received, of a Mecha, or of all with 0. It reads
+// them once, since no index has them.
 func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 	if v.upto, err = mailbox.IndexedUpto(x); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (v *overview) readUnindexed(x *engine.Rx, id int64) (err error) {
 	return r.Close()
 }
 
-// seen reads how many live keys a Mecha has, and when it was seen last.
+// seen reads how many live keys a Mecha has, and when it was last seen.
 func (v *overview) seen(x *engine.Rx, id relay.MechaNumber) (liveKeys int, at time.Time, err error) {
 	h, err := browse.HealthOf(x, id)
 	if err == nil {
@@ -166,7 +166,7 @@ func (v *overview) findWaiting(x *engine.Rx, from int64) (last int64, more bool,
 	return last, rows == overviewMechas, r.Close()
 }
 
-// box makes the box of one Mecha alone.
+// box makes the Box of one Mecha alone.
 func box(x *engine.Rx, id relay.MechaNumber, late relay.Position) (b Box, err error) {
 	v := overview{late: late, counted: MaxCounted, looked: MaxCounted}
 	if err := v.readUnindexed(x, int64(id)); err != nil {
@@ -222,7 +222,7 @@ func (v *overview) box(x *engine.Rx, id int64) (b Box, err error) {
 	if b.Pending > MaxCounted {
 		b.Pending, b.Late, b.More = MaxCounted, min(b.Late, MaxCounted), true
 	}
-	if rows > len(oldest) { // there are others, which may be held
+	if rows > len(oldest) { // there are others, which may be held or deferred
 		_, err = x.C.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts,
 			x.Now.UnixMilli(), id, int64(v.counted))
 	}
@@ -259,7 +259,7 @@ func allDead(list []waitingMessage) bool {
 	return !slices.ContainsFunc(list, func(m waitingMessage) bool { return !m.dead })
 }
 
-// one is 1 for true.
+// one returns 1 for true.
 func one(b bool) int {
 	if b {
 		return 1
@@ -267,7 +267,7 @@ func one(b bool) int {
 	return 0
 }
 
-// What FileState reads of the tables.
+// The queries of FileState.
 const (
 	firstMessage   = "SELECT min(position) FROM message"
 	lastMessage    = "SELECT max(position) FROM message"
@@ -277,7 +277,7 @@ const (
 		file.IndexedAsReceived + ") LIMIT ?)"
 )
 
-// FileState looks at the file.
+// FileState reads the state of the file.
 func (i Inspector) FileState() (s FileState, err error) {
 	space := backlog.SpaceOf(i.Path())
 	s.Path, s.File, s.Log, s.DiskFree = i.Path(), space.File, space.Log, space.DiskFree
@@ -310,7 +310,7 @@ func (i Inspector) FileState() (s FileState, err error) {
 }
 
 // Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's
-// secret: every process that reads the file gets the same one, and nobody else can guess it.
+// secret: every process that reads the file gets the same name, and no one else can guess it.
 func (i Inspector) Name(purpose string) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(i.IDs.Hash('n', 0, []byte(purpose))))
 	b = binary.BigEndian.AppendUint64(b, uint64(i.IDs.Hash('n', 1, []byte(purpose))))
