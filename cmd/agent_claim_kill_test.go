@@ -29,7 +29,7 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh", "sleep")
 	t.Parallel()
-	messages, kills := rounds(t, 100, 5000), rounds(t, 2, 10)
+	messages, kills := rounds(t, 50, 5250), rounds(t, 2, 10)
 	if os.Getenv("RELAY_TEST_CLAIMS") != "" {
 		messages, kills = 20_000, 30
 	}

@@ -21,7 +21,7 @@ func TestListenersAndRelayKilledMissNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh")
 	t.Parallel()
-	n, kills := rounds(t, 120, 2000), rounds(t, 2, 12)
+	n, kills := rounds(t, 60, 2300), rounds(t, 2, 12)
 	k := newKilling(t, n)
 	var sending sync.WaitGroup
 	for _, w := range k.workers {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 func TestListenPrintsAndResumes(t *testing.T) {
@@ -114,7 +116,7 @@ func TestListenPagesThroughABacklog(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t, "--rate-limit", "0", "--sync-ack-wait", "0")
-	const n = 2500
+	n := scratch.Amount(t, 1500, 2500) // more than one page
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {

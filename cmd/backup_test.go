@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -106,7 +107,8 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 	all := issue(t, db, crowd(9)...)
 	s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0")
 	f := busy(t, s, all)
-	eventually(t, patience, "300 messages", func() bool { return f.count() >= 300 })
+	some := scratch.Amount(t, 100, 300)
+	eventually(t, patience, "messages", func() bool { return f.count() >= some })
 
 	copies := t.TempDir()
 	backup := filepath.Join(copies, "backup.db")
@@ -223,27 +225,28 @@ func TestWithoutADatabaseNothingIsMade(t *testing.T) {
 	}
 }
 
-// large makes a database of some 50 MB, so that a copy takes its time. It is filled once, and copied.
+// large makes a database of some 25 MB, 50 in the long form, so that a copy takes its time. It is filled once, and copied.
 func large(t *testing.T, db string) {
 	t.Helper()
 	dir := filepath.Join(filepath.Dir(binary), "large") // for longer than this test
+	megabytes := scratch.Amount(t, 25, 50)
 	filledLarge.Do(func() {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		makeLarge(t, filepath.Join(dir, filepath.Base(db)))
+		makeLarge(t, filepath.Join(dir, filepath.Base(db)), megabytes)
 	})
 	mustCopyFolder(t, dir, filepath.Dir(db))
 }
 
 var filledLarge sync.Once
 
-func makeLarge(t *testing.T, db string) {
+func makeLarge(t *testing.T, db string, megabytes int) {
 	t.Helper()
 	a := issue(t, db, "a^large")[0]
 	s := startServer(t, db)
 	payload := `{"text":"` + strings.Repeat("0123456789", 100_000) + `"}`
-	for range 50 {
+	for range megabytes {
 		s.send(a, a.Address, payload)
 	}
 	s.end()

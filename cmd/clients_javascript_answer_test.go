@@ -16,6 +16,7 @@ import (
 // An answer is sent once, however often a worker gets the question. Another answer is sent, too:
 // a worker may say that it has begun, crash, and answer at its next attempt.
 func TestJavaScriptSendsEachAnswerOnce(t *testing.T) {
+	notQuick(t) // the usual form asks the client in Python
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	const work = `

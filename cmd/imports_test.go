@@ -49,7 +49,7 @@ func TestImportOfMany(t *testing.T) {
 	s := startServer(t, db) // beside a server
 	a := issue(t, db, "asker^x")[0]
 	var lines strings.Builder
-	many := rounds(t, 2500, 5000)
+	many := rounds(t, 1200, 11_500)
 	for i := range many {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^many","profile":{"description":"number %d"}}`+"\n", i, i)
 	}

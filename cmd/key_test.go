@@ -263,7 +263,7 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 		})
 	}
 	var longest time.Duration
-	for i := range rounds(t, 2, 5) {
+	for i := range rounds(t, 1, 9) {
 		began := time.Now()
 		a := issue(t, db, fmt.Sprintf("new%d^load", i))[0]
 		longest = max(longest, time.Since(began))

@@ -75,7 +75,7 @@ func TestCrashKilledWhileItRemovesMessages(t *testing.T) {
 	issued := map[string]bool{}
 	last := ""
 	removed := false
-	for round := range rounds(t, 2, 40) {
+	for round := range rounds(t, 1, 47) {
 		s := startProcess(t, db, "--rate-limit", "0", "--max-pending", "0", "--retention", "1s", "--keep-expired", "1s")
 		var traffic sync.WaitGroup
 		for n, from := range all {
