@@ -22,8 +22,8 @@
 //
 // A Boost adds to the scores what the texts do not tell (boost.go).
 //
-// The statistics are ours too, and exact, so the order depends on the profiles
-// alone: one batch, many batches or a rebuild after deletions give the same order.
+// The statistics are ours too, and exact, so the order depends on the profiles alone: one batch,
+// many batches or a rebuild after deletions lead to the same order.
 //
 // For another order, begin in ranking.go and rerank.go.
 package search

@@ -46,7 +46,7 @@ type offered struct {
 	Error string `json:"error,omitempty"`
 }
 
-// snapshots is the one snapshot that a node gives at a time.
+// snapshots is the one snapshot that a node offers at a time.
 type snapshots struct {
 	mu      sync.Mutex
 	request string // "" without one
@@ -185,7 +185,7 @@ func (s *snapshots) close() {
 }
 
 // FetchSnapshot gets a copy of the file of another node, and puts it at path, where no file may
-// exist. It asks one node after the other, and waits until one gives its copy, or ctx ends. The
+// exist. It asks one node after the other, and waits until one sends its copy, or ctx ends. The
 // copy is complete and synced when it gets its name.
 func (n *Node) FetchSnapshot(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil {

@@ -18,7 +18,7 @@ const copySlice = 256
 //
 // SQLite's backup starts again whenever another connection commits between two slices,
 // unless the reading connection is inside a transaction. Inside one, it reads a
-// consistent snapshot, and slices may be small. VACUUM INTO would give a denser file, but
+// consistent snapshot, and slices may be small. VACUUM INTO would make a denser file, but
 // takes some three times as long, and the log of a served file grows for that time. relay
 // compact makes a dense file.
 func copyPages(ctx context.Context, from, to string, o BackupOptions) (result BackupResult, err error) {

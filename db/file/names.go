@@ -162,7 +162,7 @@ func lockName(real string) (*lock.Held, error) {
 	}
 }
 
-// Share gives everyone who may write the database at path the same right to the file made.
+// Share lets everyone who may write the database at path write the file made, too.
 func Share(made, path string) error {
 	info, err := os.Stat(path)
 	if err == nil {

@@ -100,7 +100,7 @@ func (i Info) mustBeRelays(path string) error {
 }
 
 // Explain puts an error of SQLite about the file at path, or ErrDamaged, into a sentence that begins
-// with the path. It gives other errors back, and those that have the path.
+// with the path. It returns other errors unchanged, and errors that have the path.
 func Explain(path string, err error) error {
 	switch {
 	case err == nil || strings.Contains(err.Error(), path):
@@ -114,7 +114,7 @@ func Explain(path string, err error) error {
 }
 
 // ofSource is Explain for the file from, of a copy of which err tells that it is damaged, since the
-// damage is the source's. It gives other errors back.
+// damage is the source's. It returns other errors unchanged.
 func ofSource(from string, err error) error {
 	if sqlite.IsCorrupt(err) {
 		return Explain(from, err)

@@ -211,9 +211,9 @@ func undoSetAside(path string) error {
 // keptMark is the part before the time in the name of a file that a restore has replaced.
 const keptMark = ".before-restore-"
 
-// setAside gives the file at path a second name, and renames its log. The file keeps its
-// first name until the caller's rename replaces it, so that there is a database at every
-// moment.
+// setAside links the file at path under a second name, and renames its log. The file
+// keeps its first name until the caller's rename replaces it, so that there is a database
+// at every moment.
 func setAside(path string, replace bool) (kept string, err error) {
 	there := exists(path)
 	if there && !replace {

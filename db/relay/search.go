@@ -74,8 +74,8 @@ type SearchResult struct {
 	TookMS         int64
 	AsOf           int64 // the revision up to which the index had the store's changes
 	RankingVersion string
-	// Words are the different words of the query, corrected, as the analysis gives them: at
-	// most MaxSearchWords. Discovery learns by these words (PROTOCOL §5, Learning).
+	// Words are the different words of the query, corrected, as the analysis returns them:
+	// at most MaxSearchWords. Discovery learns by these words (PROTOCOL §5, Learning).
 	Words []string
 	// Partial says that the time limit ended the search early. Hits may be missing,
 	// and counts are too low.

@@ -2,8 +2,8 @@
 //
 // A write goes this way. The node that accepted it proposes it (Proposer): it appends an envelope of
 // writes to the log. Each node, this one too, gets the entries in the log's order (Follower) and
-// applies them (Replica). The accepting node then gives the outcome to the client. So a node decides
-// nothing alone: the same entries make the same store, down to each position.
+// applies them (Replica). The accepting node then returns the outcome to the client. So a node
+// decides nothing alone: the same entries make the same store, down to each position.
 //
 // The store knows it by engine.Log alone; a program sets it by db.Options.Log. CreateLog,
 // RecreateLog and LeaveLog change which log the file of a stopped server follows.

@@ -9,10 +9,10 @@ import (
 // A Log is an order of writes that several nodes share: each has a copy of the store, and
 // follows the log. A write goes this way. The node that accepted it proposes it (Proposer):
 // it appends an envelope of writes to the log. Each node, this one too, gets the entries in
-// the log's order and applies them (Follower). The accepting node then gives the outcome to
-// the client. So a node decides nothing alone: the same entries make the same store, down to
-// each position, whatever the clocks, restarts and transactions of the nodes are. The time
-// of an entry is the log's time, and its writes are evaluated at it.
+// the log's order and applies them (Follower). The accepting node then returns the outcome
+// to the client. So a node decides nothing alone: the same entries make the same store, down
+// to each position, whatever the clocks, restarts and transactions of the nodes are. The
+// time of an entry is the log's time, and its writes are evaluated at it.
 //
 // Without a Log the file is its own log: the writer takes the writes from its queue.
 //

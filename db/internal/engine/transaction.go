@@ -14,8 +14,8 @@ import (
 type Tx struct {
 	Rx
 	Store      *Store
-	Last       relay.Position // the last position given out in the shared order
-	lastLocal  relay.Position // the last position given out to a local row
+	Last       relay.Position // the last position used in the shared order
+	lastLocal  relay.Position // the last position used for a local row
 	Brought    *relay.Commit  // the messages and changes for the listeners
 	Changed    Topic          // the other topics for the listeners
 	ahead      aheadRow
