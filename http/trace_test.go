@@ -60,7 +60,7 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 		bob.get(whoami).want(200)
 		r.clock.advance(time.Minute)
 		second := alice.mustSend(bob)
-		want(second.MessageID, "away", "last seen at 2026-11-20T08:00:00.000Z", "1 message before it")
+		want(second.MessageID, "away", "last seen at 2026-11-20T08:00:00.000Z", "1 earlier message is also waiting")
 
 		socket := bob.mustDial("sync_limit=1")
 		if w := r.mustReadWish(socket); w.MessageID != first.MessageID {
@@ -68,7 +68,7 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 		}
 		r.until("the push is noted", func() bool { return alice.trace(first.MessageID).Verdict.Code == "pushed" })
 		want(first.MessageID, "pushed", "1 socket of bob^demo")
-		want(second.MessageID, "behind", "1 message before it")
+		want(second.MessageID, "behind", "1 earlier message is also waiting")
 		bob.mustAck(first.MessageID, "processing")
 		want(first.MessageID, "working", "processing")
 		bob.post(messagePath(first.MessageID)+"/ack", `{"status":"deferred","client_ts":"2026-11-20T08:00:00Z","detail":"too busy","retry_after_seconds":600}`).want(200)
