@@ -200,6 +200,7 @@ func (m *memory) add(owner relay.MechaNumber, n int64) {
 const (
 	rowsPerRequest  = 100  // rows of a page that cost the relay about as much as a request
 	countPerRequest = 1000 // rows of an inbox, which are counted and not read
+	rowsPerStep     = 3    // rows that a step of a trace reads: a receipt, its status and its key
 )
 
 // chargeRows charges the rows that a request has looked through to its key, as if each

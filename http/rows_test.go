@@ -53,6 +53,24 @@ func TestClaimedMessagesCountAgainstTheRate(t *testing.T) {
 	alice.get(whoami).wantProblem(429, relay.RateLimited)
 }
 
+// A trace counts as the rows of its steps: a hundred words of progress cost three requests more.
+func TestStepsOfATraceCountAgainstTheRate(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 1000, 1000 })
+	alice := r.mustIssue("alice^demo")
+	sent := alice.mustSend(alice)
+	for range 100 {
+		alice.mustAck(sent.MessageID, "processing")
+	}
+	r.clock.advance(time.Minute) // the burst is whole again
+	traces := 0
+	for ; alice.get(messagePath(sent.MessageID)+"/trace").status == 200; traces++ {
+	}
+	if traces < 200 || traces > 300 {
+		t.Errorf("%d traces", traces)
+	}
+}
+
 // Many pages at once end in 429, too, whether they wait for their turn or not.
 func TestManySearchesAtOnceAreRefused(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ func (s *Server) trace(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	s.chargeRows(c.key, len(t.Steps)*rowsPerStep, rowsPerRequest)
 	own := c.key.Mecha.Number == t.Message.Recipient
 	situation := t.Situation
 	if situation.Online = s.config.Live.Online(t.Message.Recipient); !own {

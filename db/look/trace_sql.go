@@ -34,7 +34,7 @@ func HidePushes(t *Trace) {
 func ReadTrace(
 	ctx context.Context, v engine.Viewer, id relay.MessageID, may messages.Right, rows int,
 ) (t *Trace, looked int, err error) {
-	t, err = engine.Get(ctx, v.Point, func(x *engine.Rx) (*Trace, error) {
+	t, err = engine.Get(ctx, v.Scan, func(x *engine.Rx) (*Trace, error) {
 		m, err := messages.For(x, id, may)
 		if err != nil {
 			return nil, err
