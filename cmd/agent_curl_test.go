@@ -227,7 +227,7 @@ func TestWhereAPayloadComesFrom(t *testing.T) {
 	detail(got[0].MessageID, "@"+file, "--detail", "@"+file)
 	detail(got[0].MessageID, `{"text":"from a file"}`, "--detail-file", file)
 	detail(got[1].MessageID, "from stdin", "--detail-file", "-")
-	does(t, p.asBob, "ack", got[1].MessageID, "--detail", "x", "--detail-file", file).wantCode(t, 2, "not both")
+	does(t, p.asBob, "ack", got[1].MessageID, "--detail", "x", "--detail-file", file).wantCode(t, 2, "cannot be combined")
 }
 
 // What the page on sockets says of two workers on one address.

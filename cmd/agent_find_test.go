@@ -37,7 +37,7 @@ func TestAskFindsWhomToAsk(t *testing.T) {
 	}{
 		{"--find zzyzx {}", 1, "found no Mecha"},
 		{"--find flights bob^talk {}", 2, "chooses the address"},
-		{"--find flights {} --search-id " + found.ID, 2, "not both"},
+		{"--find flights {} --search-id " + found.ID, 2, "cannot be combined"},
 		{"--find flights {} --idempotency-key k", 2, "requires an address"},
 		{"--find flights []", 2, "JSON object"},
 		{"bob^talk {} --search-id srch_1", 1, "search_id"},

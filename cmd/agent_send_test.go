@@ -62,7 +62,7 @@ func TestWhatCannotBeSentIsSaidPlainly(t *testing.T) {
 		{2, "not valid JSON", "", []string{"bob^talk", `{} {}`}},
 		{2, "empty", "", []string{"bob^talk"}},
 		{2, "empty", " \n", []string{"bob^talk", "-"}},
-		{2, "not both", "", []string{"bob^talk", `{}`, "--wait-ack", "1s", "--wait-reply", "1s"}},
+		{2, "cannot be combined", "", []string{"bob^talk", `{}`, "--wait-ack", "1s", "--wait-reply", "1s"}},
 		{2, "--no-ack", "", []string{"bob^talk", `{}`, "--no-ack"}},
 		{2, "whole seconds", "", []string{"bob^talk", `{}`, "--ttl", "1500ms"}},
 		{2, "negative", "", []string{"bob^talk", `{}`, "--wait-ack", "-1s"}},

@@ -361,10 +361,10 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, c := range []struct{ args, says string }{
-		{"--only nonsense", `no stage "nonsense"`}, {"--connections 0", "at least"}, {"--duration 1ms", "at least"}, {"--payload 5", "--payload"},
+		{"--only nonsense", `unknown stage "nonsense"`}, {"--connections 0", "minimum is"}, {"--duration 1ms", "minimum is"}, {"--payload 5", "--payload"},
 		{"--url localhost", "--url"}, {"--only scale", "--stored"}, {"--stored 5", "at least 1000"},
 		{"--stored 1000 --stored-over 0s", "--stored-over"}, {"--stored 1000 --url http://127.0.0.1:1", "combined with --url"}, {"now.json", "no arguments"},
-		{"--attacks sends", "--only fairness"}, {"--only fairness --attacks nonsense", `unknown attack "nonsense"`}, {"--only fairness --url http://127.0.0.1:1", "combined with --url"}, {"--repeats 0", "at least"},
+		{"--attacks sends", "--only fairness"}, {"--only fairness --attacks nonsense", `unknown attack "nonsense"`}, {"--only fairness --url http://127.0.0.1:1", "combined with --url"}, {"--repeats 0", "minimum is"},
 		{"--only fairness --db kept.db", "combined with --db"}, {"--only send,fairness --stored 1000", "combined with --db"},
 	} {
 		runRefused(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...), nil).wantCode(t, 2, c.says, "Try: relay bench --help")

@@ -76,7 +76,7 @@ func TestConformanceIsUsedRightly(t *testing.T) {
 	}{
 		{"", "either the URL of a server, or -- and a program"},
 		{"http://127.0.0.1:1 -- true", "either the URL of a server, or -- and a program"},
-		{"python3 agent.py", "a program stands after --, as in relay conformance -- python3 agent.py"},
+		{"python3 agent.py", "a program comes after --, as in relay conformance -- python3 agent.py"},
 		{"http://127.0.0.1:1", "no key"},
 		{"--only restrat -- true", `unknown name "restrat"; did you mean "restart"?`},
 		{"--role boss -- true", "--role must be asker or worker"},

@@ -280,7 +280,7 @@ func TestDoctor(t *testing.T) {
 	p.send(p.alice, "bob^talk", `{}`)
 	f := h.doctor(0)
 	f.want(t, "server", "ok", "is ready")
-	f.want(t, "key", "ok", "that of bob^talk ("+p.bob.KeyID+")")
+	f.want(t, "key", "ok", "belongs to bob^talk ("+p.bob.KeyID+")")
 	f.want(t, "clock", "ok", "agrees")
 	f.want(t, "messages", "note", "bob^talk has 1 pending message")
 	f.want(t, "program", "note", "Codex is not configured")

@@ -71,8 +71,8 @@ func parseHop(s string) (netip.Addr, bool) {
 // mapped into IPv6, and IPv6 has no zone.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// customer returns the network that counts as one client: an IPv4 address by
-// itself, and of IPv6 the /64, since every customer has at least that much.
+// customer returns the network that counts as one client: a single IPv4 address, and of IPv6 the /64, since
+// every customer has at least that much.
 func customer(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {

@@ -39,7 +39,7 @@ type input struct {
 
 	idempotency relay.IdempotencyKey // of a send; zero: none
 	replay      bool                 // the nonce was used before: only a stored 201 may answer
-	endSend     func()               // lets the next send with this Idempotency-Key begin; nil: there is none
+	endSend     func()               // lets the next send with this Idempotency-Key begin; nil without one
 }
 
 // done lets the next send with the same Idempotency-Key begin. It may be called again.
@@ -101,7 +101,7 @@ func (s *Server) refuseDraining() error {
 	return e
 }
 
-// allow takes a token of the key's rate: RateLimited if there is none.
+// allow takes a token of the key's rate: RateLimited if none is left.
 func (s *Server) allow(c *call) error {
 	if s.keys.allow(c.key.Number, c.at) {
 		return nil
@@ -154,8 +154,7 @@ func (s *Server) verify(c *call) error {
 	return s.checkSignatures(c, timestamp)
 }
 
-// checkNonce refuses a nonce that has not the form of one. name is that of its header or
-// field.
+// checkNonce refuses a nonce that has not the form of one. name is the name of its header or field.
 func checkNonce(name, nonce string) error {
 	if !relay.IsNonce(nonce) {
 		return relay.Errorf(relay.MalformedHeader, "%s must be 1–128 characters of A–Z a–z 0–9 . _ ~ : + / = -", name)
@@ -163,8 +162,8 @@ func checkNonce(name, nonce string) error {
 	return nil
 }
 
-// checkTimestamp reads a timestamp into in. It refuses one that is too far from the
-// relay's clock. name is that of its header or field.
+// checkTimestamp reads a timestamp into in. It refuses one that is too far from the relay's clock.
+// name is the name of its header or field.
 func (s *Server) checkTimestamp(name string, in *input, text string) (err error) {
 	if in.timestamp, err = relay.ParseTime(text); err != nil {
 		return relay.Errorf(relay.MalformedHeader, "%s is not an RFC 3339 time such as %s", name, relay.FormatTime(in.at))
@@ -175,7 +174,7 @@ func (s *Server) checkTimestamp(name string, in *input, text string) (err error)
 	}
 	if in.timestamp.Before(s.config.DB.EarliestTimestamp(in.at)) {
 		return errTimestamp(in.at, "%s lies before the relay's start, at which it may have lost used nonces; "+
-			"the clock says %s: sign the request anew", name, relay.FormatTime(in.at))
+			"the clock says %s: sign the request again", name, relay.FormatTime(in.at))
 	}
 	return nil
 }
@@ -195,9 +194,8 @@ func (s *Server) claim(c *call) error {
 	return s.claimNonce(&c.input, mayReplay)
 }
 
-// claimNonce uses the nonce up. A send with an Idempotency-Key may come again with the
-// same nonce, since HTTP libraries resend such requests by themselves. It then gets its
-// stored 201 and can do nothing else.
+// claimNonce uses the nonce up. A send with an Idempotency-Key may be repeated with the same nonce, since HTTP
+// libraries resend such requests automatically. It then gets its stored 201 and can do nothing else.
 func (s *Server) claimNonce(in *input, mayReplay bool) (err error) {
 	in.claimed, err = s.config.DB.Claim(in.key, in.nonce, in.timestamp)
 	if mayReplay && relay.ErrorCode(err) == relay.NonceReused {

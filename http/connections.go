@@ -17,9 +17,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Guard bounds the connections of a listener that s serves, sockets included, to
-// limit; 0 means no limit. When there are as many, the next connection is accepted
-// all the same and others are closed to make room:
+// Guard bounds the connections of a listener that s serves, sockets included, to limit; 0 means no limit. When
+// there are as many, the next connection is still accepted and others are closed to make room:
 //
 //  1. Connections that have not yet shown a valid key, the oldest first.
 //  2. Connections of the Mecha that holds most, with all its keys: first the ones that

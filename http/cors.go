@@ -14,10 +14,10 @@ import (
 // preflightLife is how long a browser may keep the answer to a preflight, in seconds.
 const preflightLife = "600"
 
-// exposedHeaders are those of answers that a page may read, beside those that it always may.
+// exposedHeaders are the headers of answers that a page may read, in addition to the ones that it always may.
 const exposedHeaders = "ETag, Idempotent-Replayed, Location, Preference-Applied, Retry-After, X-Request-Id"
 
-// acceptedHeaders are those of requests that a page may set: all that the API reads of a
+// acceptedHeaders are the headers of requests that a page may set: all that the API reads of a
 // request, and Content-Type, which many programs set.
 const acceptedHeaders = "Content-Type, Idempotency-Key, If-None-Match, Prefer, X-Mecha-Key, X-Nonce, " +
 	"X-Request-Signature, X-Request-Timestamp, X-Signature, traceparent, tracestate"

@@ -11,9 +11,9 @@ import (
 // reads such a request by its Transfer-Encoding and removes its Content-Length before
 // any handler sees it, so the connection has to look for that itself.
 
-// framing notes whether a Content-Length may stand in the headers of the latest
-// request. net/http reads ahead, so it is also true if one stood in the request
-// before, or in a body: a connection that ends too early costs little.
+// framing notes whether a Content-Length may be in the headers of the latest request. net/http
+// reads ahead, so it is also true if one stood in the request before, or in a body: a connection
+// that ends too early costs little.
 type framing struct {
 	matched int   // bytes of contentLength that the latest bytes end with
 	reads   int64 // how often the connection was read

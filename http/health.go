@@ -36,8 +36,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, readiness{"ready", s.config.DB.AcceptsMessages(), parts})
 }
 
-// parts looks at each part of the relay. The error is that of the first needed one that
-// is not ready.
+// parts looks at each part of the relay. The error comes from the first required part that is not ready.
 func (s *Server) parts() (all []part, err error) {
 	add := func(name string, fault error) {
 		p := part{Name: name, Ready: fault == nil, Needed: true}
@@ -64,7 +63,7 @@ func (s *Server) parts() (all []part, err error) {
 	}
 
 	disk := part{Name: "disk", Ready: s.config.DB.AcceptsMessages()}
-	if !disk.Ready { // acknowledgements and reads go on
+	if !disk.Ready { // acknowledgements and reads keep working
 		disk.Detail = "the disk has no room for messages (--min-free-disk); they get 507"
 	}
 	index := part{Name: "search_index", Ready: s.config.Finder.Ready()}

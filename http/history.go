@@ -246,7 +246,7 @@ func (v *query) limit() int {
 	return n
 }
 
-// wait reads how long a long-poll may take; zero is no long-poll.
+// wait reads how long a long-poll may take; zero means no long-poll.
 func (v *query) wait() time.Duration {
 	text := v.values.Get("wait")
 	if text == "" {

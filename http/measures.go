@@ -38,7 +38,7 @@ func newMeasures(bodies *measure.Histogram) *Measures {
 // Measures returns the counts of this server. Safe for concurrent use.
 func (s *Server) Measures() *Measures { return s.measures }
 
-// Requests tells how many requests the server has taken. Safe for concurrent use.
+// Requests returns how many requests the server has taken. Safe for concurrent use.
 func (s *Server) Requests() uint64 { return s.idCount.Load() }
 
 func (m *Measures) searched(r *relay.SearchResult, err error, took time.Duration) {

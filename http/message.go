@@ -101,15 +101,13 @@ func appendIDs(b []byte, ids []relay.MessageID) []byte {
 	return append(b, ']')
 }
 
-// stored finds the 201 that a send with this Idempotency-Key got before. It goes
-// on when the client has gone: the nonce is used up, so if the send ended here, the
-// same request would be refused when it came again.
+// stored finds the 201 that a send with this Idempotency-Key got before. It continues when the client has gone:
+// the nonce is used up, so if the send ended here, the same request would be refused if repeated.
 func (s *Server) stored(in *input) (sent relay.Sent, known bool, err error) {
 	return s.config.DB.Idempotent(context.Background(), in.key.Mecha.Number, in.idempotency, in.at)
 }
 
-// beginSend reads the Idempotency-Key of a send. mayReplay: the request may come again
-// with a nonce that is used.
+// beginSend reads the Idempotency-Key of a send. mayReplay: the request may repeat a used nonce.
 func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 	values := c.Header["Idempotency-Key"]
 	if len(values) == 0 || c.Method != http.MethodPost || c.URL.Path != "/api/v1/messages" {

@@ -125,7 +125,7 @@ func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, p
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(max(e.RetryAfter, time.Second).Seconds()))))
 	case http.StatusUpgradeRequired:
 		h.Set("Upgrade", "websocket")
-		h.Add("Connection", "Upgrade") // perhaps beside close
+		h.Add("Connection", "Upgrade") // perhaps with close
 		h.Set("Sec-WebSocket-Version", "13")
 	}
 	body, _ := encode(p) // strings and numbers cannot fail

@@ -7,9 +7,9 @@ import (
 	"relay/db/relay"
 )
 
-// An answer is made after room was taken for it: so neither many requests at once nor answers that
-// nobody reads fill the memory, and a claim that is refused leases nothing. What an endpoint reserves
-// is the most that its answer may have; what the answer has is counted until it is written.
+// An answer is made after room was taken for it: so neither many requests at once nor answers that nobody reads
+// fill the memory, and a claim that is refused leases nothing. An endpoint reserves the most that its answer
+// may have; what the answer has is counted until it is written.
 //
 // These endpoints let the client choose the size of the answer: history, conversation, claim, payload,
 // trace, profile, search, a send that waits for its reply, and the gateways. The answers of all others have

@@ -9,8 +9,8 @@ import (
 	"relay/db/turn"
 )
 
-// sender is the relay.Sender of a server: it accepts the messages of sockets. What a
-// request has in its headers, a frame has in its fields.
+// sender is the relay.Sender of a server: it accepts the messages of sockets. The headers of a request are, in
+// a frame, in its fields.
 type sender struct{ *Server }
 
 // maxFrame is how many bytes a frame may have where nothing limits a body.

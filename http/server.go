@@ -35,8 +35,7 @@ import (
 	"relay/db/turn"
 )
 
-// Config is what a Server needs. DB, Live and Finder are required. A limit of
-// zero is no limit.
+// Config is what a Server needs. DB, Live and Finder are required. A limit of zero means no limit.
 type Config struct {
 	DB     *db.DB
 	Live   Live
@@ -236,8 +235,8 @@ var (
 	jsonContentType = []string{"application/json"}
 )
 
-// Drain makes the server refuse new API requests and report itself not ready.
-// Requests under way go on.
+// Drain makes the server refuse new API requests and report itself not ready. Requests in progress
+// continue.
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // endpoint answers one authenticated request.
@@ -295,8 +294,8 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 	}
 }
 
-// whenFresh makes an endpoint that reads: it refuses while this node of a cluster cannot tell
-// whether the key still holds. A write needs no such check, since the log decides about it.
+// whenFresh makes an endpoint that reads: it refuses while this node of a cluster does not know whether the key
+// is still valid. A write needs no such check, since the log decides about it.
 func (s *Server) whenFresh(h endpoint) endpoint {
 	return func(c *call) (answer, error) {
 		if err := s.config.DB.CheckFresh(); err != nil {

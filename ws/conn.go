@@ -43,8 +43,8 @@ type netConn interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// inbound is the reader's state, as far as it outlives a frame. Times are those of
-// Hub.elapsed. The ticker reads lastFrame and begun, too.
+// inbound is the reader's state, as far as it outlives a frame. Times are of Hub.elapsed. The ticker reads
+// lastFrame and begun, too.
 type inbound struct {
 	lastFrame  atomic.Int64 // when the client's latest frame came
 	begun      atomic.Int64 // since when the rest of a message is awaited; 0: none has begun
@@ -91,8 +91,8 @@ type stream struct {
 	returned relay.Position // every message that came back up to here has been sent, or was not to be
 	before   relay.Position // of the messages that came back, only those up to here; the stream has the others
 	sent     int            // how many messages have been sent, for the sync frames
-	// newsSince is that of outbound, for the messages that push has taken; 0: it has
-	// written some of them, or has found none.
+	// newsSince is outbound's, for the messages that push has taken; 0: it has written some of
+	// them, or has found none.
 	newsSince int64
 }
 
@@ -316,7 +316,7 @@ func (c *Conn) ping() {
 	c.wakePush()
 }
 
-// statusTryAgainLater stands in the IANA registry, and came after RFC 6455.
+// statusTryAgainLater is in the IANA registry, and newer than RFC 6455.
 const statusTryAgainLater ws.StatusCode = 1013
 
 var pingFrame = appendFrame(nil, ws.OpPing, nil)

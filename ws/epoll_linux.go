@@ -103,11 +103,10 @@ func (p *poller) wake(events []unix.EpollEvent) {
 	}
 }
 
-// take makes conn the network connection of c, as a socket that the poller waits for,
-// or returns false. From then on bytes that arrive wake the reader, and room for bytes
-// wakes a write that waits. That happens only once (EPOLLET), so both must go on until
-// there is nothing more. A TLS connection is not taken: TLS reads ahead, and epoll does
-// not know of the bytes in its buffer. c.mu is held, and c has no reader yet.
+// take makes conn the network connection of c, as a socket that the poller waits for, or returns false. From
+// then on bytes that arrive wake the reader, and room for bytes wakes a write that waits. That happens only
+// once (EPOLLET), so both must continue until nothing is left. A TLS connection is not taken: TLS reads ahead,
+// and epoll does not know of the bytes in its buffer. c.mu is held, and c has no reader yet.
 func (p *poller) take(c *Conn, conn net.Conn) (taken bool) {
 	if p == nil {
 		return false

@@ -41,8 +41,8 @@ type messageReader struct {
 	coming  coming
 }
 
-// coming is a message that has not come whole. It has all that next needs to go on when
-// more bytes come. The zero value means that no message has begun.
+// coming is a message that has not come whole. It has all that next needs to continue when more bytes come. The
+// zero value means that no message has begun.
 type coming struct {
 	op         ws.OpCode // of the message
 	fragmented bool      // a fragment has come, and the last one has not
@@ -59,19 +59,19 @@ func (c *coming) begun() bool { return c.inFrame || c.fragmented }
 type frameEvents interface {
 	// countFrame is called for every frame, before its payload is read. It may wait.
 	countFrame()
-	// admit is called for every frame of a message, before its payload is read. length
-	// is that of the frame, before how many bytes the message has already, and last tells
-	// that the frame ends it. admit may wait. An error ends the reading.
+	// admit is called for every frame of a message, before its payload is read. length is the frame's, before
+	// how many bytes the message has already, and last tells that the frame ends it. admit may wait. An error
+	// ends the reading.
 	admit(length int64, before int, last bool) error
 	// control is called for each ping and pong. It must not keep the payload.
 	control(op ws.OpCode, payload []byte)
 }
 
-// next reads one message and joins its fragments. It also returns after a ping
-// or a pong that does not stand between fragments; then op is that of the ping
-// or pong, and there is no payload. The error is a *closeError for a fault of the
-// peer and for its close frame, else that of the connection. If the connection does
-// not wait but returns an error, a later call goes on where this one has stopped.
+// next reads one message and joins its fragments. It also returns after a ping or a pong that does
+// not stand between fragments; then op is the ping's or pong's, and there is no payload. The error
+// is a *closeError for a fault of the peer and for its close frame, else that of the connection. If
+// the connection does not wait but returns an error, a later call continues where this one has
+// stopped.
 func (m *messageReader) next(events frameEvents) (op ws.OpCode, payload []byte, err error) {
 	c := &m.coming
 	for {

@@ -85,7 +85,7 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 		origins[0])
 }
 
-// isOwn reports whether an origin is that of the pages of the host to which a request goes.
+// isOwn reports whether an origin names the pages of the host to which a request goes.
 func isOwn(origin string, r *http.Request) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme))

@@ -13,13 +13,13 @@
 // goroutine exists only while there is something to send. One ticker of the hub
 // serves all pings and time-outs.
 //
-// Three parts stand beside gobwas/ws, which reads headers, unmasks and answers handshakes
-// (around_test.go). The frame reader (frame.go) goes on in the middle of a frame, which the
-// library's cannot; BenchmarkFrames shows that it also reads 1.7 times as many short frames, and
-// 1.9 times as many of 4 KiB, for the same CPU. The poller and its sockets (epoll_linux.go) make a
-// waiting connection take 0.8 KB, by BenchmarkWaiting, where a goroutine in the library's reader takes
-// 2.0 KB, and our own without a poller 2.8. The checks of the handshake (handshake.go) gain no time:
-// the library accepts malformed requests, and takes a connection over from HTTP before it checks any.
+// Three parts complement gobwas/ws, which reads headers, unmasks and answers handshakes (around_test.go). The
+// frame reader (frame.go) continues in the middle of a frame, which the library's cannot; BenchmarkFrames shows
+// that it also reads 1.7 times as many short frames, and 1.9 times as many of 4 KiB, for the same CPU. The
+// poller and its sockets (epoll_linux.go) make a waiting connection take 0.8 KB, by BenchmarkWaiting, where a
+// goroutine in the library's reader takes 2.0 KB, and our own without a poller 2.8. The checks of the handshake
+// (handshake.go) gain no time: the library accepts malformed requests, and takes a connection over from HTTP
+// before it checks any.
 //
 // Each of these words means one thing here. The store tells the hub that a
 // transaction is committed (Committed). The hub notifies long-polls that there is
@@ -148,8 +148,8 @@ func NewHub(c Config) *Hub {
 	return h
 }
 
-// staleEvery is how often the hub looks whether it may go on serving. A key that another node
-// has revoked may work here for no longer than that after CheckFresh refuses.
+// staleEvery is how often the hub checks whether it may keep serving. A key that another node has
+// revoked may work here for no longer than that after CheckFresh refuses.
 const staleEvery = 50 * time.Millisecond
 
 // endStale ends all listeners as soon as the store cannot report whether their keys still hold.

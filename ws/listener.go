@@ -18,8 +18,8 @@ type listener interface {
 	receivedChanged(*relay.Change)
 	// sentChanged brings a change of a message that the Mecha has sent.
 	sentChanged(*receipt)
-	// end ends the listener: because of its key, by NotCurrent because the node cannot tell
-	// whether the key still holds, or nil because of the shutdown.
+	// end ends the listener: because of its key, by NotCurrent because the node does not know whether the key
+	// is still valid, or nil because of the shutdown.
 	end(reason error)
 
 	// The key that it was opened with; a heldKey has these methods.
@@ -52,8 +52,8 @@ func newWatch(key *relay.Key) *watch {
 	return &watch{heldKey: heldKey{key: key}, news: make(chan struct{}, 1), ended: make(chan error, 1)}
 }
 
-// startWatch registers a listener that is no connection, with its key. stop, which must
-// follow, ends it; it is nil beside an error.
+// startWatch registers a listener that is not a connection, with its key. stop, which must follow,
+// ends it; it is nil if there is an error.
 func (h *Hub) startWatch(l listener, k *heldKey) (stop func(), err error) {
 	if err := h.register(l); err != nil {
 		return nil, err

@@ -29,15 +29,15 @@ func newMeasures() *Measures {
 // Measures returns the counts of this hub. Safe for concurrent use.
 func (h *Hub) Measures() *Measures { return h.measures }
 
-// Listeners tells how many sockets and long-polls are open, and of how many Mechas. Safe
-// for concurrent use.
+// Listeners returns how many sockets and long-polls are open, and of how many Mechas. Safe for
+// concurrent use.
 func (h *Hub) Listeners() (sockets, longPolls, mechas int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.count - h.watches, h.watches, len(h.listeners)
 }
 
-// Open tells how many sockets and long-polls of a Mecha are open. Safe for concurrent use.
+// Open returns how many sockets and long-polls of a Mecha are open. Safe for concurrent use.
 func (h *Hub) Open(id relay.MechaNumber) (sockets, longPolls int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -51,9 +51,9 @@ func (h *Hub) Open(id relay.MechaNumber) (sockets, longPolls int) {
 	return sockets, longPolls
 }
 
-// Full tells of the sockets of a Mecha whose sync window is full: since when the oldest of them has
-// been open, and how many messages they were sent that are not acknowledged. The time is zero if
-// there is none. Safe for concurrent use.
+// Full tells of the sockets of a Mecha whose sync window is full: since when the oldest of them has been open,
+// and how many messages they were sent that are not acknowledged. The time is zero if no socket is full. Safe
+// for concurrent use.
 func (h *Hub) Full(id relay.MechaNumber) (open time.Time, sent int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

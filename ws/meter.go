@@ -66,8 +66,8 @@ func (ms *meters) leave(key relay.KeyNumber) {
 	}
 }
 
-// forget drops the meters that are full and without a socket. It keeps the others, so
-// that a key gains nothing by opening its sockets anew. Hub.mu is held.
+// forget drops the meters that are full and without a socket. It keeps the others, so that a key
+// gains nothing by reopening its sockets. The caller must hold Hub.mu.
 func (ms *meters) forget(now int64) {
 	for key, m := range ms.left {
 		if m.next.Load() <= now-ms.burst {

@@ -28,9 +28,9 @@ const keepBuffer = 512 << 10 // a batch with a larger buffer is not reused, so t
 // push is the goroutine that sends. It ends when there is nothing more to send,
 // and wakePush starts it again. A connection never has more than one.
 //
-// A message to many sockets starts as many of these at once, each on a new stack of 2 KB. What
-// needs much of it stands in functions that have returned when the frames are written,
-// because a stack that grows costs more than all the rest before the system call.
+// A message to many sockets starts as many of these at once, each on a new stack of 2 KB. Code that needs much
+// of it is in functions that have returned when the frames are written, because a stack that grows costs more
+// than all the rest before the system call.
 func (c *Conn) push() {
 	b := batches.Get().(*batch)
 	for {
@@ -115,8 +115,8 @@ func (c *Conn) send(o *sendQueue, read toRead, b *batch) error {
 
 const pageReturned = 8 // messages that came back, which are read from the store at once
 
-// sendReturned sends one page of the messages that came back after a deferral.
-// They stand before the stream's cursor, and take no place in the sync window.
+// sendReturned sends one page of the messages that came back after a deferral. They are before the
+// stream's cursor, and take no slot in the sync window.
 func (c *Conn) sendReturned(b *batch) error {
 	page, err := c.hub.config.Store.Returned(context.Background(),
 		relay.ReturnQuery{Mecha: c.mechaID(), After: c.stream.returned, Before: c.stream.before, Limit: pageReturned})

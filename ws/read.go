@@ -99,7 +99,7 @@ type part struct {
 	rest []byte // of the header of the next frame
 }
 
-// resume makes the reader one of c, which goes on where the last one has stopped.
+// resume assigns the reader to c, where it continues after the last one.
 func (r *reader) resume(c *Conn, early []byte) {
 	r.conn, r.early = c, early
 	if p := c.in.part; p != nil {
@@ -224,9 +224,9 @@ func (c *Conn) signal() {
 	}
 }
 
-// readEnded finishes the closing handshake: it waits until our close frame is
-// sent. It reports whether the reader must go on, which is after a fault of the peer:
-// then the reader drains the input, as closeWritten says.
+// readEnded finishes the closing handshake: it waits until our close frame is sent. It reports
+// whether the reader must drain the input, which is after a fault of the peer: then the reader
+// drains the input, as closeWritten says.
 func (c *Conn) readEnded(err error) (drain bool) {
 	var end *closeError
 	if !errors.As(err, &end) {

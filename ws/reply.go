@@ -10,10 +10,9 @@ type replyWatch struct {
 	reply    chan *relay.Message
 }
 
-// WatchReply registers a wait for the reply to a message that the key's Mecha has sent. It
-// counts as a socket, like Watch. reply yields the first reply that is committed from now
-// on, with its payload; one that was committed before is in the store. ended and stop, and
-// the errors, are those of Watch.
+// WatchReply registers a wait for the reply to a message that the key's Mecha has sent. It counts as a socket,
+// like Watch. reply yields the first reply that is committed from now on, with its payload; one that was
+// committed before is in the store. ended and stop, and the errors, are Watch's.
 func (h *Hub) WatchReply(
 	key *relay.Key, question *relay.Message,
 ) (reply <-chan *relay.Message, ended <-chan error, stop func(), err error) {

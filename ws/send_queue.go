@@ -28,8 +28,8 @@ var sendQueues = sync.Pool{New: func() any { return &sendQueue{} }}
 
 const keepFrames = 256 // a queue with longer lists is not reused, so that it does not keep their memory
 
-// sendQueue returns the connection's queue, a new one if there was none. c.mu is
-// held, and the caller puts something in.
+// sendQueue returns the connection's queue, which it creates if necessary. The caller must hold c.mu and put
+// something in.
 func (c *Conn) sendQueue() *sendQueue {
 	if c.out.queue == nil {
 		c.out.queue = sendQueues.Get().(*sendQueue)

@@ -27,7 +27,7 @@ type socket struct {
 	fd     int32
 	users  int32         // the calls that use the descriptor; after Close, the last one closes it
 	closed bool          // Close has been called
-	room   chan struct{} // has a token when a write that waits is to go on; nil: none waits
+	room   chan struct{} // has a token when a waiting write must continue; nil if no write waits
 }
 
 // duplicate returns a second descriptor of a TCP connection; of no other, for instance
@@ -235,7 +235,7 @@ func (s *socket) endWait() {
 	s.room = nil
 }
 
-// wakeWrite has a write that waits go on. The poller calls it.
+// wakeWrite lets a waiting write continue. The poller calls it.
 func (s *socket) wakeWrite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

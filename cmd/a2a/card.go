@@ -81,8 +81,8 @@ const (
 	unknownVersion = "1"
 )
 
-// makeCard describes a Mecha as its profile does. What the protocol requires and the profile
-// does not have is filled in with what is true of every Mecha.
+// makeCard describes a Mecha as its profile does. Fields that the protocol requires and the profile does not
+// have is filled in with what is true of every Mecha.
 func (d *Gateway) makeCard(p *profile) *card {
 	modes := []string{"text/plain", "application/json"}
 	c := &card{

@@ -1,10 +1,10 @@
 // Package a2a is a gateway to a relay for clients of the Agent2Agent protocol (A2A), version 1.0,
-// in its JSON-RPC binding: a client reaches a Mecha by it, also one that is away.
+// in its JSON-RPC binding: a client reaches a Mecha by it, even an offline one.
 //
-// The gateway is a Mecha of its own. What a client sends becomes a message from it, and a task
-// is that message: its id is the message id, its context is the conversation, and its state
-// follows from the acknowledgements and answers. So a task is read from the relay each time,
-// and the gateway itself keeps nothing: another process goes on where one was killed.
+// The gateway is a Mecha of its own. A client's message becomes a message from it, and a task is
+// that message: its id is the message id, its context is the conversation, and its state follows
+// from the acknowledgements and answers. So a task is read from the relay each time, and the
+// gateway is stateless: another process continues where one was killed.
 //
 // thread.go says what messages mean as a task, parts.go how parts travel; methods.go has the
 // methods. The tests hold every result against the data model of the specification.
@@ -96,8 +96,8 @@ func New(c Config) *Gateway {
 	return d
 }
 
-// Run receives what Mechas answer, until ctx ends; then it returns nil. Requests that wait
-// are then answered at once. The error is that of client.Listen, as when the key is revoked.
+// Run receives what Mechas answer, until ctx ends; then it returns nil. Requests that wait are then
+// answered at once. The error is client.Listen's, as when the key is revoked.
 func (d *Gateway) Run(ctx context.Context) error {
 	defer d.end()
 	ctx, stop := context.WithCancel(ctx)

@@ -122,7 +122,7 @@ func send(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
-// refuse answers a request of HTTP that is no call. Clients read it as an error of JSON-RPC.
+// refuse answers an HTTP request that is not a call. Clients read it as an error of JSON-RPC.
 func refuse(w http.ResponseWriter, status int, why string) {
 	send(w, status, answer(json.RawMessage("null"), nil, &fault{Code: codeRequest, Message: why}))
 }

@@ -63,9 +63,9 @@ func (d *Gateway) send(ctx context.Context, mecha relay.Address, params json.Raw
 	return a, nil
 }
 
-// earlier finds the message that began a task by the same words of the client, but with other
-// options of the gateway's own, as another --ttl, or before the client named the context that it got.
-// It looks in the newest listedMessages with the Mecha. The error is a *fault if there is none.
+// earlier finds the message that began a task by the same words of the client, but with other options of
+// the gateway's own, as another --ttl, or before the client named the context that it got. It looks in
+// the newest listedMessages with the Mecha. The error is a *fault if the task does not exist.
 func (d *Gateway) earlier(ctx context.Context, mecha relay.Address, s *said, payload []byte) (*record, error) {
 	q := url.Values{"peer": {string(mecha)}, "direction": {"out"}, "order": {"desc"}}
 	if s.context != "" {

@@ -11,9 +11,9 @@ import (
 	"relay/db/strict"
 )
 
-// What a client says travels as the payload of a message, and back. The Mecha need not know
-// A2A: a text is {"text": …}, and an object is the payload itself. What fits neither is an
-// envelope that keeps the parts as they are.
+// A client's message travels as the payload of a message, and back. The Mecha need not know A2A: a
+// text is {"text": …}, and an object is the payload itself. What fits neither is an envelope that
+// keeps the parts as they are.
 
 // said is the message of a client.
 type said struct {

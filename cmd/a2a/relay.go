@@ -72,9 +72,9 @@ type load struct {
 	verdict string // why there is no answer yet
 }
 
-// A task is looked for in the first and in the last nearMessages of its context, beginning with
-// its first message. In between, the traces tell which message is answered by which, for
-// maxTraced messages at most.
+// A task is looked for in the first and in the last nearMessages of its context, beginning with its
+// first message. In between, the traces show which message answers which, for maxTraced messages at
+// most.
 const (
 	nearMessages = 5000
 	maxTraced    = 100
@@ -90,7 +90,7 @@ type trace struct {
 	}
 }
 
-// answer returns the id of the first answer to the message; "" if there is none.
+// answer returns the id of the first answer to the message, or "".
 func (t *trace) answer() string {
 	for _, s := range t.Steps {
 		if s.What == "answered" {
@@ -205,10 +205,10 @@ func (d *Gateway) records(
 	return all, true, nil
 }
 
-// follow reads a task again and again, whenever something may have happened to it, and shows
-// it to each. It ends when each returns false, with ctx, with the gateway, or with an error
-// that time does not heal; while the relay is away, it goes on. It calls idle after each
-// wait, at least every Config.LookAgain, and ends when that returns false.
+// follow reads a task again and again, whenever something may have happened to it, and shows it to
+// each. It ends when each returns false, with ctx, with the gateway, or with an error that time
+// does not heal; while the relay is down, it continues. It calls idle after each wait, at least
+// every Config.LookAgain, and ends when that returns false.
 func (d *Gateway) follow(
 	ctx context.Context, mecha relay.Address, id, conversation string, each func(*load) bool, idle func() bool,
 ) error {

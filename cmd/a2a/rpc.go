@@ -85,7 +85,7 @@ type call struct {
 func readCall(body []byte) (call, *fault) {
 	c := call{id: json.RawMessage("null"), params: json.RawMessage("{}")}
 	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
-		return c, &fault{Code: codeRequest, Message: "a batch of requests is not taken: send each by itself"}
+		return c, &fault{Code: codeRequest, Message: "a batch of requests is not taken: send each separately"}
 	}
 	m, err := members(body, "jsonrpc", "id", "method", "params")
 	if err != nil {
@@ -207,7 +207,7 @@ func (o *object) text(field string, limit int, required bool) string {
 	return s
 }
 
-// whole reads a whole number. It is nil if there is none.
+// whole reads a whole number, or nil if the field is missing.
 func (o *object) whole(field string, least, limit int64) *int {
 	value, given := o.fields[field]
 	if !given {
@@ -222,7 +222,7 @@ func (o *object) whole(field string, least, limit int64) *int {
 	return &i
 }
 
-// is reads a boolean; false if there is none.
+// is reads a boolean, or false if the field is missing.
 func (o *object) is(field string) bool {
 	switch value := string(o.fields[field]); value {
 	case "", "false":

@@ -76,7 +76,7 @@ func (s *stream) show(t *task) bool {
 
 // idle writes a comment if nothing else was written for a while.
 func (s *stream) idle() bool {
-	return time.Since(s.last) < pingTime || s.write(": the task goes on\n\n")
+	return time.Since(s.last) < pingTime || s.write(": the task continues\n\n")
 }
 
 // follow streams a task until it has ended; with turn, also until it waits for the client.

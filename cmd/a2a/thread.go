@@ -8,9 +8,9 @@ import (
 	"relay/db/relay"
 )
 
-// A task is a thread of messages in one conversation, between the gateway's Mecha and another
-// one: the question, whose id is that of the task, and what names it or its successors by
-// in_reply_to. This file says what a thread means as a task; it knows nothing but records.
+// A task is a thread of messages in one conversation, between the gateway's Mecha and another one:
+// the question, whose id is the task's, and what names it or its successors by in_reply_to. This
+// file says what a thread means as a task; it knows nothing but records.
 
 // record is a message as the API has it (PROTOCOL §3, Get Message).
 type record struct {
@@ -35,7 +35,7 @@ type record struct {
 	Payload json.RawMessage `json:"payload"` // nil: it was not read
 }
 
-// word is the recipient's latest acknowledgement; "" if there is none.
+// word is the recipient's latest acknowledgement, or "".
 func (r *record) word() string {
 	if r.Ack == nil {
 		return ""
@@ -106,14 +106,14 @@ type meaning struct {
 	state   state
 	at      string    // when it came to be in this state
 	text    string    // why; may be empty
-	asks    *record   // the Mecha's question, of which the task waits for the answer; nil: there is none
+	asks    *record   // the Mecha's question, of which the task waits for the answer; may be nil
 	answers []*record // the artifacts
 	history []*record // what the Mecha has asked
 	newest  *record   // what the next message of the client answers
 }
 
-// meaning reads the thread from its beginning. A task that has ended stays as it is, whatever
-// comes later, but for answers to it, which are shown all the same.
+// meaning reads the thread from its beginning. A task that has ended stays as it is, whatever comes
+// later, but for answers to it, which are always shown.
 func (t *thread) meaning() *meaning {
 	m := &meaning{newest: t.records[0]}
 	question, answered := t.records[0], false // the client's newest message
@@ -149,9 +149,8 @@ func final(r *record) bool {
 	return slices.Contains([]string{"completed", "failed", "rejected", "canceled"}, r.word())
 }
 
-// outcome says what the client's newest message has come to. answered tells that the Mecha
-// has sent an answer after it. Times are those of the relay, which have one form, so they are
-// compared as text.
+// outcome says what the client's newest message has come to. answered tells that the Mecha has sent
+// an answer after it. Times are the relay's, which have one form, so they are compared as text.
 func (m *meaning) outcome(question *record, answered bool) {
 	m.text = question.detail()
 	m.at = question.CreatedAt
@@ -187,7 +186,7 @@ func (m *meaning) outcome(question *record, answered bool) {
 	}
 }
 
-// find returns the thread of a task among others; nil if there is none.
+// find returns the thread of a task among others; or nil.
 func find(all []*thread, id string) *thread {
 	i := slices.IndexFunc(all, func(t *thread) bool { return t.id == id })
 	if i < 0 {

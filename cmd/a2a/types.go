@@ -22,7 +22,7 @@ type status struct {
 	Timestamp string        `json:"timestamp,omitempty"`
 }
 
-// state is that of a task (§4.1.3).
+// state is the state of a task (§4.1.3).
 type state string
 
 const (
@@ -58,8 +58,8 @@ const (
 	roleUser  = "ROLE_USER"
 )
 
-// part is a part of a message as it stands in JSON: clients and Mechas may know fields of it
-// that the gateway does not.
+// part is a part of a message as it is in JSON: clients and Mechas may know fields of it that the
+// gateway does not.
 type part = json.RawMessage
 
 type artifact struct {
@@ -94,8 +94,8 @@ type taskList struct {
 	TotalSize     int     `json:"totalSize"`
 }
 
-// marshal is json.Marshal, but leaves <, > and & as they are. What the gateway marshals can
-// always be marshalled.
+// marshal is json.Marshal, but leaves <, > and & as they are. The gateway's values can always be
+// marshalled.
 func marshal(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

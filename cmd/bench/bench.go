@@ -6,8 +6,8 @@
 // compared alternate, because a machine drifts by more than the differences that
 // are measured. Each round notes what share of the CPU other programs took.
 //
-// The generator runs beside the relay, on the same cores. So it writes its
-// requests by hand (conn.go), and its share of the CPU is reported.
+// The generator runs on the same cores as the relay. So it writes its requests by hand (conn.go),
+// and its share of the CPU is reported.
 package bench
 
 import (

@@ -2,5 +2,5 @@ package bench
 
 import "relay/http/docs"
 
-// Other pages tell what this ring is: it has none of its own.
+// Other pages describe this ring, which has no page of its own.
 func init() { docs.Register(docs.Ring{Name: "bench"}) }

@@ -59,13 +59,11 @@ func Attacks() (names []string) {
 	return names
 }
 
-// fairness measures what a Mecha notices of another that is at its limits. Each
-// attack has a relay of its own, with the default settings, and a round of it has
-// three phases: the bystander alone, beside the attack, and beside a control load.
-// The control load has as many clients as the attack, each with a key of its own,
-// which read messages and together take as much CPU as the attack took. If the
-// attack costs the bystander more than the control load does, the relay is unfair,
-// and the cause is no lack of CPU.
+// fairness measures what a Mecha notices of another that is at its limits. Each attack has a relay of its own,
+// with the default settings, and a round of it has three phases: the bystander alone, under attack, and under a
+// control load. The control load has as many clients as the attack, each with a key of its own, which read
+// messages and together take as much CPU as the attack took. If the attack costs the bystander more than the
+// control load does, the relay is unfair, and not for a lack of CPU.
 func (b *bench) fairness(ctx context.Context) error {
 	for _, a := range attacks {
 		if len(b.Attacks) > 0 && !slices.Contains(b.Attacks, a.name) || a.files > 0 && runtime.GOOS == "windows" {

@@ -19,8 +19,8 @@ import (
 // A contest is one round of an attack.
 type contest struct{ alone, attacked, control *phase }
 
-// A phase has the figures of one part of a round: those of the bystander, and those
-// of the clients beside it.
+// A phase has the figures of one part of a round: those of the bystander, and the operations of the clients
+// that run at the same time.
 type phase struct {
 	probes   map[string]*probed
 	tally    tally
@@ -42,8 +42,7 @@ func (p *phase) cores() float64 {
 	return (p.cpu.Server + p.beside).Seconds() / max(p.took.Seconds(), 1e-9)
 }
 
-// phase lets the bystander use the relay for a while, beside a job or, if that is
-// nil, alone.
+// phase lets the bystander use the relay for a while, alone if job is nil, else while the job runs.
 func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*phase, error) {
 	b.Progress(title, 0)
 	settled, err := b.settle(ctx, ar)
@@ -172,7 +171,7 @@ func (h *helper) explain(err error) error {
 	return fmt.Errorf("the process that attacks has failed: %w %s", err, bytes.TrimSpace(h.stderr.Bytes()))
 }
 
-// cpu returns the CPU time of the process; 0 if there is none.
+// cpu returns the CPU time of the process, or 0 without one.
 func (h *helper) cpu() time.Duration {
 	if h == nil {
 		return 0

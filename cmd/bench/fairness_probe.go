@@ -12,9 +12,9 @@ import (
 	"relay/http/client"
 )
 
-// A probe is one operation that the bystander repeats, beside its other probes, at a
-// rate below all limits. The function that begin makes runs the operation once, and
-// returns the time that its measured part took.
+// A probe is one operation that the bystander repeats, in parallel to its other probes, at a rate
+// below all limits. The function that begin makes runs the operation once, and returns the time
+// that its measured part took.
 type probe struct {
 	every time.Duration
 	begin func(*line) func() (time.Duration, error)

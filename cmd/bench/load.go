@@ -192,8 +192,8 @@ func (l *loop) count(took time.Duration, out done) {
 	l.shown.Add(1)
 }
 
-// links are the connections and sockets of one round. When the context ends, they
-// are closed, so that no worker goes on waiting for an answer.
+// links are the connections and sockets of one round. When the context ends, they are closed, so
+// that no worker keeps waiting for an answer.
 type links struct {
 	server  *server
 	ctx     context.Context

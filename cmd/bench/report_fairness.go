@@ -12,8 +12,8 @@ type Fair struct {
 	Alone     Met    `json:"alone"`
 	Control   Met    `json:"beside_control_load"`
 	Attacked  Met    `json:"attacked"`
-	// Ratio is the p99 under attack divided by the greater of the two others, since a
-	// lack of CPU is no unfairness. It is 0 if nothing succeeded.
+	// Ratio is the p99 under attack divided by the greater of the two others, since a lack of CPU is not
+	// unfair. It is 0 if nothing succeeded.
 	Ratio         float64  `json:"ratio"`
 	Begun         float64  `json:"attacker_begun_per_second"` // accepted, refused, or not answered yet
 	Accepted      float64  `json:"attacker_accepted_per_second"`
@@ -26,8 +26,7 @@ type Fair struct {
 	Doubts        []string `json:"doubts,omitempty"`
 }
 
-// Met has the figures of a probe in the phases of one kind: alone, attacked, or beside
-// the control load.
+// Met has the figures of a probe in the phases of one kind: alone, attacked, or under the control load.
 type Met struct {
 	P50        float64 `json:"p50_us"`
 	P99        float64 `json:"p99_us"`

@@ -28,7 +28,7 @@ type server struct {
 	stop    func()
 	kill    func() // SIGKILL, as in a crash
 	borrow  bool   // it ran already: its database must lose our Mechas at the end
-	lean    bool   // it is no relay: it only answers sends
+	lean    bool   // it is not a relay: it only answers sends
 }
 
 // end ends a server of ours, and removes our Mechas from the database of another.

@@ -24,7 +24,7 @@ const (
 	profileCrew = "directory"
 )
 
-// store makes the file if there is none, and adds messages until it has n.
+// store creates the file if it is missing, and adds messages until it has n.
 func (b *bench) store(ctx context.Context, file string, n int) (err error) {
 	stored := 0
 	if _, err := os.Stat(file); err == nil {

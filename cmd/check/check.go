@@ -36,10 +36,10 @@ its integrity and references comes first. Then come the rules of relay: states,
 orders, interned strings, chains of receipts, payloads and their hashes,
 addresses, profiles.
 
-The command only reads. It sees one state of the file, leaves nothing beside
-it, and works while a server runs. It takes about 20 s for a million messages,
-and the server's log grows meanwhile, also while the command is stopped
-(Ctrl-Z): under load, check a backup of a large database.
+The command only reads. It sees one state of the file, leaves nothing beside it,
+and works while a server runs. It takes about 20 s for a million messages, and
+the server's log grows meanwhile, even while the command is stopped (Ctrl-Z):
+under load, check a backup of a large database.
 
 Each check prints a line, and the first few faults below it. Exit codes: 0 no
 faults; 1 faults, or not a relay database; 2 wrong usage. If there are faults,

@@ -27,11 +27,10 @@ type Relay struct {
 	once    sync.Once
 }
 
-// Start runs program with args, which make it serve with its log as JSON
-// (--log-format=json) on stderr, and returns when it says where it serves. env is its
-// whole environment. The error repeats the last line of the log if the process ended
-// before that; it is that of ctx if ctx ended first. The end of ctx does not end a process
-// that Start has returned: the caller ends it.
+// Start runs program with args, which make it serve with its log as JSON (--log-format=json) on
+// stderr, and returns when it says where it serves. env is its whole environment. The error repeats
+// the last line of the log if the process ended before that; it is ctx's if ctx ended first. The
+// end of ctx does not end a process that Start has returned: the caller ends it.
 func Start(ctx context.Context, program string, args, env []string) (*Relay, error) {
 	c := exec.Command(program, args...)
 	c.Env = env
@@ -73,7 +72,7 @@ func (r *Relay) Stop() { r.end(os.Interrupt) }
 // Kill ends the process at once, as a crash does, and waits for that.
 func (r *Relay) Kill() { r.end(os.Kill) }
 
-// Ended returns the last line of the log if the process ended by itself.
+// Ended returns the last line of the log if the process ended on its own.
 func (r *Relay) Ended() (last string, ended bool) {
 	select {
 	case <-r.log.ended:

@@ -17,7 +17,7 @@ func command(a *cli.App) *cobra.Command {
 		Use:   "client",
 		Short: "Print a client for programs in other languages, such as Python",
 		Long: `Print a client for a program in another language: one file without dependencies,
-to keep beside the program's own source. It sends with retries, listens through
+to keep next to the program's own source. It sends with retries, listens through
 restarts of the relay, and acknowledges. The page "clients" has its use:
 relay docs clients.`,
 		Example: "  relay client python > relay_client.py\n  relay client js > relay.mjs",

@@ -23,7 +23,7 @@ type Case struct {
 	strangers bool     // see work
 	silent    bool     // the kit's own worker answers nothing
 	oneByOne  bool     // the kit's own asker waits for each answer
-	ends      bool     // the program ends by itself; no message need be answered
+	ends      bool     // the program exits on its own; no message need be answered
 	flags     []string // of relay serve
 	faults    func(*trial) faults
 	run       func(context.Context, *trial) error
@@ -44,13 +44,13 @@ func init() {
 			questions: 6, faults: lostAnswer, run: converse,
 			Must: "Give every send an Idempotency-Key, and repeat it with that key and the same body until there is an answer."},
 		{Name: "lost-ack", Role: Worker, Does: "drops the connection with an ack that the relay has not got", questions: 6,
-			faults: lostAck, run: converse, Must: "Repeat an ack that may be lost, at the latest when the message comes " +
-				"again; do not answer that message again."},
+			faults: lostAck, run: converse, Must: "Repeat an ack that may be lost, at the latest when the message is " +
+				"redelivered; do not answer that message again."},
 		{Name: "retry-after", Does: "answers 429 and 503 with Retry-After, handshakes and polls too", questions: 3,
 			faults: retryAfter, run: converse,
 			Must: "After a 429 or 503, repeat the request, but not before the seconds of Retry-After are over."},
 		{Name: "restart", Does: "is killed twice (kill -9), and is away for a while", questions: 20, run: restarts,
-			Must: "Connect again with growing pauses, and go on where you were: a request without an answer is repeated, " +
+			Must: "Reconnect with growing pauses, and resume where you were: a request without an answer is repeated, " +
 				"a socket is opened again."},
 		{Name: "cut", Does: "cuts sockets in the middle of a frame, and polls in the middle of the answer", questions: 12,
 			faults: cut, run: converse, Must: "Throw away what came in half, connect again, and miss no message for it."},
@@ -66,14 +66,14 @@ func init() {
 				"not what came next, nor what looks like it."},
 		{Name: "killed", Role: Worker, Does: "lets the worker be killed (kill -9) while it sends an answer, " +
 			"and started again", questions: 3, oneByOne: true, run: kills,
-			Must: "Acknowledge a message only when it has been handled: what was not finished comes again after a crash."},
+			Must: "Acknowledge a message only when it has been handled: unfinished messages are redelivered after a crash."},
 		{Name: "refused", Role: Asker, Does: "knows no such recipient", questions: 1, ends: true, run: unknownRecipient,
 			Must: "Do not repeat what is refused for good (4xx other than 429); exit with 1, and put the code on stderr."},
 		{Name: "revoked-asker", Role: Asker, Does: "revokes the key while the asker waits", questions: 2, silent: true,
-			ends: true, run: revokedAsker, Must: "End by yourself when the key is refused (401, close code 1008); " +
+			ends: true, run: revokedAsker, Must: "Exit when the key is refused (401, close code 1008); " +
 				"exit with 1, and put the code key_revoked on stderr."},
 		{Name: "revoked-worker", Role: Worker, Does: "revokes the key while the worker listens", questions: 2, ends: true,
-			run: revokedWorker, Must: "End by yourself when the key is refused (401, close code 1008); " +
+			run: revokedWorker, Must: "Exit when the key is refused (401, close code 1008); " +
 				"exit with 1, and put the code key_revoked on stderr."},
 	}
 }
@@ -134,7 +134,7 @@ func (t *trial) checkAlive(worker *program) bool {
 	if worker == nil || !worker.hasEnded() {
 		return true
 	}
-	t.failf("the worker ended by itself, with exit code %d: %s", worker.code(), t.lastLine(worker))
+	t.failf("the worker exited on its own, with exit code %d: %s", worker.code(), t.lastLine(worker))
 	return false
 }
 

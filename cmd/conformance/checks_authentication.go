@@ -83,7 +83,7 @@ func checkSignatureWrong(s *session) error {
 		"of another nonce":            func(n, t string) string { return of(s.first.secret(), body, n+"x", t) },
 		"of another timestamp":        func(n, t string) string { return of(s.first.secret(), body, n, t+"x") },
 		"in which the order is wrong": func(n, t string) string { return of(s.first.secret(), body, t, n) },
-		"that is no Base64":           func(string, string) string { return "!" },
+		"that is not Base64":          func(string, string) string { return "!" },
 		"that is cut short":           func(n, t string) string { return of(s.first.secret(), body, n, t)[:20] },
 	} {
 		wrong := func(h http.Header) {

@@ -402,7 +402,7 @@ func checkProblems(s *session) error {
 	var problem struct{ Type, Title, Detail, Code string }
 	if r.status != http.StatusNotFound || r.header.Get("Content-Type") != "application/problem+json" ||
 		json.Unmarshal(r.body, &problem) != nil || problem.Code == "" || problem.Detail == "" {
-		return fmt.Errorf("the refusal of an unknown message is no problem document: %v (%s)",
+		return fmt.Errorf("the refusal of an unknown message is not a problem document: %v (%s)",
 			r, r.header.Get("Content-Type"))
 	}
 	if bytes.Contains(r.body, []byte(s.first.Key)) || r.header.Get("X-Request-Id") == "" {

@@ -58,9 +58,9 @@ type Result struct {
 // Failed reports whether the result speaks against what was judged.
 func (r *Result) Failed() bool { return !r.Passed && !r.Beyond && r.Skipped == "" }
 
-// CheckClient runs the cases, several at once, and returns a result for each, in the order of
-// Cases. The error tells that the kit itself failed, or is that of ctx; a program that
-// fails is no error. All processes and files that it made are gone when it returns.
+// CheckClient runs the cases, several at once, and returns a result for each, in the order of Cases. The error
+// means that the kit itself failed, or is ctx's; a program that fails is not an error. All processes and files
+// that it made are gone when it returns.
 func CheckClient(ctx context.Context, c Config) ([]Result, error) {
 	if _, err := exec.LookPath(c.Program[0]); err != nil {
 		return nil, err

@@ -148,7 +148,7 @@ func (e *ear) rest(want int, of []sent) (all []heard) {
 	}
 }
 
-// heardOf tells how many of these messages came, each counted once.
+// heardOf returns how many of these messages came, each counted once.
 func heardOf(all []heard, of []sent) int {
 	var b bytes.Buffer
 	for _, h := range all {

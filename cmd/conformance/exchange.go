@@ -60,8 +60,8 @@ func (e *exchange) subject() string {
 // early allows for the grain of clocks: a client that came back so much sooner has waited.
 const early = 50 * time.Millisecond
 
-// impatience tells of the first request that came again before the time that Retry-After
-// had asked for.
+// impatience tells of the first request that was repeated before the time that Retry-After had
+// asked for.
 func impatience(all []*exchange) (why []string) {
 	for i, refused := range all {
 		if refused.retryAfter == 0 || refused.answered.IsZero() {
@@ -71,7 +71,7 @@ func impatience(all []*exchange) (why []string) {
 			waited := again.at.Sub(refused.answered)
 			if again.key == refused.key && again.subject() == refused.subject() && waited >= 0 {
 				if waited < refused.retryAfter-early {
-					return []string{fmt.Sprintf("after a %d with Retry-After: %.0f, %s came again after %.2f s",
+					return []string{fmt.Sprintf("after a %d with Retry-After: %.0f, %s was repeated after %.2f s",
 						refused.status, refused.retryAfter.Seconds(), refused.subject(), waited.Seconds())}
 				}
 				break
@@ -81,8 +81,8 @@ func impatience(all []*exchange) (why []string) {
 	return nil
 }
 
-// reuse tells of the first nonce that came twice. HTTP libraries send a request that got
-// no answer again by themselves, letter by letter: that is one request.
+// reuse tells of the first nonce that came twice. HTTP libraries automatically repeat a request that got no
+// answer, byte for byte: that is one request.
 func reuse(all []*exchange) (why []string) {
 	type use struct{ key, nonce string }
 	seen := map[use]*exchange{}

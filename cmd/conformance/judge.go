@@ -30,7 +30,7 @@ type ledger struct {
 
 const manyMessages = 100_000 // more than a trial makes
 
-// read reads the file, beside the relay or without it.
+// read reads the file, whether the relay runs or not.
 func (t *trial) read(ctx context.Context) (*ledger, error) {
 	i, err := browse.Inspect(t.file)
 	if err != nil {
@@ -106,7 +106,7 @@ type group struct {
 	questions []int
 }
 
-// failAt notes a reason for a question. Questions with the same reason stand in one line.
+// failAt notes a reason for a question. Questions with the same reason share one line.
 func (t *trial) failAt(n int, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	i := slices.IndexFunc(t.groups, func(g group) bool { return g.reason == reason })
@@ -138,7 +138,7 @@ func (t *trial) checkQuestions(l *ledger) {
 	times := map[int]int{}
 	for _, q := range l.questions {
 		if q.N == nil {
-			t.failf("the asker sent a message (%s) that is no question", q.ID)
+			t.failf("the asker sent a message (%s) that is not a question", q.ID)
 			continue
 		}
 		times[*q.N]++
@@ -202,10 +202,10 @@ func (t *trial) checkExit(p *program) {
 // selfEnd is within which a program must end whose key is revoked.
 const selfEnd = 20 * time.Second
 
-// judgeEnd wants a program that ends by itself, and says with which code.
+// checkEnd checks that a program exits on its own, and with which code.
 func (t *trial) checkEnd(ctx context.Context, p *program, code relay.Code) {
 	if !p.within(ctx, selfEnd) {
-		t.failf("the %s did not end by itself within %v", p.role, min(selfEnd, t.config.Timeout))
+		t.failf("the %s did not exit on its own within %v", p.role, min(selfEnd, t.config.Timeout))
 		return
 	}
 	if p.code() != 1 {
@@ -222,7 +222,7 @@ func (t *trial) checkLines(p *program) {
 	for _, l := range p.out.read() {
 		n, err := strconv.Atoi(strings.TrimSpace(l.text))
 		if err != nil || n < 1 || n > t.questions {
-			t.failf("the asker printed a line that is no number of a question")
+			t.failf("the asker printed a line that is not the number of a question")
 			return
 		}
 		times[n]++

@@ -73,7 +73,7 @@ func newProxy(f faults) (*proxy, error) {
 		// a kept connection would hide restarts
 		transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0)}
-	p.ended.Go(func() { p.server.Serve(l) }) // its error is that of Close
+	p.ended.Go(func() { p.server.Serve(l) }) // its error is Close's
 	return p, nil
 }
 
@@ -148,7 +148,7 @@ func (p *proxy) note(e *exchange) {
 func (p *proxy) answers(e *exchange, status int, retryAfter string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seconds, _ := strconv.Atoi(retryAfter) // none if it is no number
+	seconds, _ := strconv.Atoi(retryAfter) // none if it is not a number
 	e.status, e.retryAfter, e.answered = status, time.Duration(seconds)*time.Second, time.Now()
 }
 
@@ -271,8 +271,8 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, e *exchange, f f
 	p.pass(w, e, resp, body, f)
 }
 
-// begin passes on the first bytes of an answer, and ends the connection. No HTTP library
-// repeats a request by itself whose answer has begun.
+// begin passes on the first bytes of an answer, and ends the connection. No HTTP library automatically repeats
+// a request whose answer has begun.
 func begin(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -333,7 +333,7 @@ func (p *proxy) keepPage(e *exchange, body []byte) {
 	}
 }
 
-// staleFor returns the page that this request gets once more; nil if there is none.
+// staleFor returns the page that this request gets once more, or nil.
 func (p *proxy) staleFor(e *exchange) []byte {
 	if !e.isHistory() {
 		return nil

@@ -85,7 +85,7 @@ type item struct {
 	Payload   struct{ N, Echo *int }
 }
 
-// pending returns the messages that are pending. If there are none, it waits a few seconds for one.
+// pending returns the messages that are pending. If no message is pending, it waits a few seconds for one.
 func (p *party) pending(ctx context.Context, seconds int) ([]item, error) {
 	var page struct{ Messages []item }
 	err := p.call(ctx, "GET",

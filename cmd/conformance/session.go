@@ -23,7 +23,7 @@ import (
 	"relay/http/client"
 )
 
-// Credentials are those of a Mecha. Secret is "" if the key signs.
+// Credentials are a Mecha's. Secret is "" if the key signs.
 type Credentials struct {
 	Address relay.Address // "": the server is asked (whoami), which not every server can answer
 	Key     string
@@ -45,7 +45,7 @@ type ServerConfig struct {
 type Check struct {
 	Name    string
 	Section string // where the rule stands
-	Beyond  bool   // it stands in this relay's protocol only
+	Beyond  bool   // it is in this relay's protocol only
 	Must    string
 
 	run func(*session) error
@@ -59,9 +59,8 @@ type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
-// CheckServer runs the checks, one after the other, and returns a result for each. The
-// error tells that the server could not be asked at all, or is that of ctx. What was sent
-// stays in the server, acknowledged.
+// CheckServer runs the checks, one after the other, and returns a result for each. The error tells that the
+// server could not be asked at all, or is ctx's. The messages stay in the server, acknowledged.
 func CheckServer(ctx context.Context, c ServerConfig) ([]Result, error) {
 	s, err := newSession(ctx, c)
 	if err != nil {
@@ -351,7 +350,7 @@ func (s *session) ackBody(status string) string {
 
 var someID = regexp.MustCompile(`msg_[0-9A-Za-z._~-]+`)
 
-// among tells how many of these messages an answer names.
+// among returns how many of these messages an answer names.
 func among(body []byte, all []sent) int {
 	named := map[string]bool{}
 	for _, id := range someID.FindAllString(string(body), -1) {
@@ -366,7 +365,7 @@ func among(body []byte, all []sent) int {
 	return n
 }
 
-// listed asks for a history, and tells how many of these messages it names.
+// listed asks for a history, and returns how many of these messages it names.
 func (s *session) listed(as *peer, query string, all []sent) (int, error) {
 	path := as.history(query)
 	r, err := s.do(as, "GET", path, "")

@@ -186,8 +186,7 @@ func (p *proxy) down(s *socket, in *bufio.Reader, client net.Conn) {
 	}
 }
 
-// keepPush counts a message that is pushed, or that was accepted, and keeps the frame if
-// it is to come again.
+// keepPush counts a message that is pushed, or that was accepted, and keeps the frame if it must be sent again.
 func (p *proxy) keepPush(s *socket, read *frame, text []byte) {
 	switch read.Type {
 	case "message":

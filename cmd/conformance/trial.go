@@ -18,7 +18,7 @@ import (
 	"relay/db/relay"
 )
 
-// crew is that of the Mechas of a trial.
+// crew is the crew of a trial's Mechas.
 const crew = "conformance"
 
 // A mecha is one of a trial.
@@ -80,7 +80,7 @@ func (c *counter) reach(ctx context.Context, n int) error {
 	}
 }
 
-// judgeCase runs one case. The error is that of the kit.
+// checkCase runs one case. The error is the kit's.
 func checkCase(ctx context.Context, config *Config, c *Case, dir string) (Result, error) {
 	began := time.Now()
 	r := Result{Name: c.Name, Must: c.Must}
@@ -209,7 +209,7 @@ func (t *trial) crash(ctx context.Context) error {
 	}
 }
 
-// withDB opens the file beside the server.
+// withDB opens the file while the server runs.
 func (t *trial) withDB(f func(*db.DB) error) error {
 	d, err := db.Open(db.Options{Path: t.file, Schema: t.config.Schema, By: t.config.By})
 	if err != nil {

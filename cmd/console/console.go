@@ -1,6 +1,6 @@
-// Package console is relay console, and the console of relay serve --console: its flags,
-// its listener, the URL that lets a browser in, what only a server knows. The pages are
-// those of relay/http/console, which knows neither commands nor the server.
+// Package console is relay console, and the console of relay serve --console: its flags, its listener, the URL
+// that lets a browser in, what only a server knows. The pages are from relay/http/console, which knows neither
+// commands nor the server.
 package console
 
 import (

@@ -35,9 +35,9 @@ func (u urls) json(dbPath string) map[string]string {
 	return map[string]string{"url": u.URL, "plain_url": u.Plain, "db": dbPath}
 }
 
-// urlFile is where the console of a process leaves its URLs: beside the database, and like it for
-// its owner alone. Who can read the database may look at it by the console. As long as the process
-// lives, it has the lock of the same name with lockSuffix.
+// urlFile is where the console of a process leaves its URLs: next to the database, and like it for its owner
+// alone. Who can read the database may look at it by the console. As long as the process lives, it has the lock
+// of the same name with lockSuffix.
 func urlFile(dbPath, process string) string {
 	if real, err := filepath.EvalSymlinks(dbPath); err == nil {
 		dbPath = real

@@ -26,7 +26,7 @@ import (
 
 func init() {
 	cli.Register(cli.Ring{Name: "demo", Commands: []cli.Command{{Group: "server", Make: command}}})
-	docs.Register(docs.Ring{Name: "demo"}) // other pages tell what this ring is: it has none of its own
+	docs.Register(docs.Ring{Name: "demo"}) // other pages describe this ring, which has no page of its own
 }
 
 // command makes relay demo.

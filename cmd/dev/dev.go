@@ -21,7 +21,7 @@ import (
 func init() {
 	cli.Register(cli.Ring{Name: "dev", Extend: map[string]func(*cli.App, *cobra.Command){"serve": addExample}})
 	serve.Register(newPart)
-	docs.Register(docs.Ring{Name: "dev"}) // other pages tell what this ring is: it has none of its own
+	docs.Register(docs.Ring{Name: "dev"}) // other pages describe this ring, which has no page of its own
 }
 
 // addExample puts one of --dev before the others.

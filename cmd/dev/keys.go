@@ -31,10 +31,9 @@ type demoKey struct {
 	expires time.Time
 }
 
-// demoKeys returns the keys of the demo Mechas. It issues new ones only if the keys
-// of the last start no longer work: so an example that was pasted before a restart
-// works after it, and no start adds keys. The store has no key's text, so a file
-// beside the database keeps these. Only the server that holds the database calls this.
+// demoKeys returns the keys of the demo Mechas. It issues new ones only if the keys of the last start no longer
+// work: so an example that was pasted before a restart works after it, and no start adds keys. The store has no
+// key's text, so a file next to the database keeps these. Only the server that holds the database calls this.
 func demoKeys(ctx context.Context, d *db.DB, log *slog.Logger) (keys map[relay.Address]demoKey, err error) {
 	path, now := d.Path()+".dev-keys", time.Now()
 	keys, fresh := readDemoKeys(path), false

@@ -1,7 +1,6 @@
-// Package imports is relay mecha import: it registers many Mechas from lines of JSON, or one from
-// an A2A agent card. It writes by package db, which hands the writes to the server of the file if one
-// runs, and does not wait for each. What it does stands in the audit log as one act, which begins
-// and ends.
+// Package imports is relay mecha import: it registers many Mechas from lines of JSON, or one from an
+// A2A agent card. It writes by package db, which hands the writes to the server of the file if one
+// runs, and does not wait for each. The audit log has the import as one act, which begins and ends.
 package imports
 
 import (

@@ -18,7 +18,7 @@ func (a *app) searchForget() *cobra.Command {
 		Long: `Remove all that completed messages have taught about a Mecha: with which words
 it was found, and how often it then completed what it was sent (relay docs
 privacy). The command works on the database file; a server that runs on it
-does it for the command. What the Mecha completes from now on counts again,
+does it for the command. Messages that the Mecha completes from now on count again,
 unless its profile says "learn": false.`,
 		Example: "  relay search forget planner^acme",
 		Args:    cli.Exactly(1, "one address"),

@@ -210,7 +210,7 @@ func (a *app) choices(choose chooser) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		_ = cli.FromEnvironment(cmd.Flags())
 		path := a.DBPath
-		if cmd.Flags().Lookup("db") == nil { // a client's command; the database may be on this machine all the same
+		if cmd.Flags().Lookup("db") == nil { // a client's command; the database may be on this machine anyway
 			if path = os.Getenv("RELAY_DB"); path == "" {
 				path = "relay.db"
 			}

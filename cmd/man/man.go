@@ -16,10 +16,9 @@ import (
 
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "man DIR",
-		Short: "Write the manual pages into a folder",
-		Long: `Write a manual page for every command into a folder, and create the folder if
-there is none.`,
+		Use:     "man DIR",
+		Short:   "Write the manual pages into a folder",
+		Long:    `Write a manual page for every command into a folder, and create the folder if it is missing.`,
 		Example: `  relay man ~/.local/share/man/man1 && man relay-message-list`,
 		Args:    cli.Exactly(1, "one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,6 +1,6 @@
-// Package man makes what stands beside an installed program from its commands: manual pages, and
-// the completions of shells, which read addresses and ids from the database. It knows the
-// commands by their usage lines and flags alone, those of rings too.
+// Package man generates the files that accompany an installed program from its commands: manual pages, and
+// the completions of shells, which read addresses and ids from the database. It knows the commands by
+// their usage lines and flags alone, those of rings too.
 package man
 
 import (

@@ -112,7 +112,7 @@ func messagePath(id string) (string, error) {
 		return "", invalid("message_id is missing")
 	case strings.ContainsFunc(id, notInIDs):
 		return "", refused(&client.Refusal{Status: http.StatusNotFound, Code: relay.MessageNotFound,
-			Detail: "this is no message_id"})
+			Detail: "this is not a message_id"})
 	}
 	return "/api/v1/messages/" + id, nil
 }

@@ -18,7 +18,7 @@ type fault struct {
 	Detail     string          `json:"detail"`
 	DidYouMean []relay.Address `json:"did_you_mean,omitempty"`
 	RetryAfter int             `json:"retry_after_seconds,omitempty"`
-	// IdempotencyKey is that of a message of which it is not known whether it was sent.
+	// IdempotencyKey is the key of a message of which it is not known whether it was sent.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	WhatToDo       string `json:"what_to_do,omitempty"`
 }

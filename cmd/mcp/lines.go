@@ -59,7 +59,7 @@ func (r *lineReader) line() (line []byte, long bool, err error) {
 	}
 }
 
-// refusal says why a line is no message; "" if it is one, or is empty.
+// refusal says why a line is not a message, or returns "".
 func refusal(line []byte, long bool) (code int64, text string) {
 	line = bytes.TrimSpace(line)
 	switch {
@@ -70,7 +70,7 @@ func refusal(line []byte, long bool) (code int64, text string) {
 	case !json.Valid(line):
 		return jsonrpc.CodeParseError, "the line is not valid JSON"
 	case line[0] == '[':
-		return jsonrpc.CodeInvalidRequest, "a batch of messages is not taken: send each by itself"
+		return jsonrpc.CodeInvalidRequest, "a batch of messages is not taken: send each separately"
 	}
 	if _, err := jsonrpc.DecodeMessage(line); err != nil {
 		return jsonrpc.CodeInvalidRequest, "the line is not a message of JSON-RPC 2.0"

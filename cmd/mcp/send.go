@@ -16,7 +16,7 @@ import (
 
 const longestWait = 25 // seconds: clients give up on a call after 30
 
-// sendArguments are those of send_message.
+// sendArguments are the arguments of send_message.
 type sendArguments struct {
 	To             string          `json:"to"`
 	Payload        json.RawMessage `json:"payload"`
@@ -167,7 +167,7 @@ func (d *server) addressReply(ctx context.Context, m *outgoing) error {
 		return err
 	}
 	if m.To == "" && question.From == string(own) {
-		m.To = question.To // it goes on from a message of its own
+		m.To = question.To // it follows up on its own message
 	} else if m.To == "" {
 		m.To = question.From
 	}
@@ -215,7 +215,7 @@ func (d *server) post(
 	}
 }
 
-// unsure adds to the error of a send that the message may have been sent all the same.
+// unsure adds to the error of a send that the message may have been sent anyway.
 func unsure(err error, key string) error {
 	f := *faultOf(err)
 	f.IdempotencyKey = key
@@ -224,8 +224,8 @@ func unsure(err error, key string) error {
 	return &f
 }
 
-// bridge hands the trace of a call on to the message (W3C Trace Context; the field names
-// in _meta are those of the protocol's convention).
+// bridge hands the trace of a call on to the message (W3C Trace Context; the field names in _meta follow the
+// protocol's convention).
 func bridge(meta mcp.Meta, header http.Header) {
 	for field, name := range map[string]string{"traceparent": "Traceparent", "tracestate": "Tracestate"} {
 		if value, ok := meta[field].(string); ok && isPlain(value) {
@@ -248,7 +248,7 @@ func isPlain(s string) bool {
 func (d *server) verdict(ctx context.Context, id string) string {
 	var t trace
 	if path, err := messagePath(id); err != nil || d.get(ctx, path+"/trace", &t) != nil {
-		return "There is no answer yet. message_status tells why."
+		return "There is no answer yet. message_status says why."
 	}
 	return t.Verdict.Text
 }

@@ -40,11 +40,11 @@ func (c collected) counts(d *prometheus.Desc, all *measure.Counts, labels ...str
 	})
 }
 
-// schema is that of a native histogram whose buckets are those of measure.Histogram.
+// schema is the schema of a native histogram with the buckets of measure.Histogram.
 const schema = 2
 
-// histogram sends a histogram that has classic buckets and native ones. The number of
-// the native buckets is that of the source, which is fixed.
+// histogram sends a histogram that has classic buckets and native ones. The number of the native buckets is the
+// source's, which is fixed.
 func (c collected) histogram(d *prometheus.Desc, h *measure.Histogram, labels ...string) {
 	s := h.Snapshot()
 	native, below := map[int]int64{}, uint64(0)
@@ -79,7 +79,7 @@ const classicFrom = -14 * measure.PerOctave
 // began is when the histograms were empty.
 var began = time.Now()
 
-// both is a native histogram with classic buckets beside.
+// both is a native histogram with additional classic buckets.
 type both struct {
 	prometheus.Metric
 	classic []*dto.Bucket

@@ -28,7 +28,7 @@ var (
 	overdue = describe("messages_overdue_total",
 		"Messages that were not acknowledged by the time that their sender had set.")
 	claimed  = describe("messages_claimed_total", "Messages that workers got by a claim, each attempt counted.")
-	returned = describe("messages_returned_total", "Messages that came again, because a lease or a deferral ended.")
+	returned = describe("messages_returned_total", "Messages that were redelivered because a lease or a deferral ended.")
 	spent    = describe("messages_attempts_spent_total",
 		"Messages that the relay acknowledged as failed, because their attempts were spent.")
 	full = describe("conversations_full_total", "Conversations that had no room for a further message.")

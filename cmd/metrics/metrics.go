@@ -31,8 +31,8 @@ type Sources struct {
 	Version relayhttp.Version
 }
 
-// Metrics are the metrics of one relay. Make them with New; Close ends what they do
-// beside the scrapes. They are safe for concurrent use.
+// Metrics are the metrics of one relay. Make them with New; Close ends their background work. They are safe for
+// concurrent use.
 type Metrics struct {
 	sources  Sources
 	slow     *slowCounts
@@ -41,7 +41,7 @@ type Metrics struct {
 	rendered turns // of those whose answer is made
 }
 
-// New makes the metrics of a relay, with those of the Go runtime and of the process.
+// New makes the metrics of a relay, including the Go runtime's and the process's.
 func New(s Sources) *Metrics {
 	m := &Metrics{sources: s, slow: newSlowCounts(s.DB.Path()), registry: prometheus.NewRegistry(),
 		scrapes: make(turns, maxScrapes), rendered: make(turns, maxRendered)}

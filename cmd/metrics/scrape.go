@@ -59,7 +59,7 @@ func (m *Metrics) render(r *http.Request, format expfmt.Format) (body []byte, ok
 	}
 	defer m.rendered.give()
 	families, err := m.registry.Gather()
-	if err != nil { // the others are shown all the same
+	if err != nil { // the others are still shown
 		slog.Error("some metrics cannot be shown", "error", err)
 	}
 	var b bytes.Buffer

@@ -9,8 +9,8 @@ import (
 	"relay/db/look/backlog"
 )
 
-// slowCounts are the counts for which the store reads many rows. They are made beside
-// the scrapes: a scrape gets the latest one, and begins the next if that is due.
+// slowCounts are the counts for which the store reads many rows. They are made independently of the scrapes: a
+// scrape gets the latest one, and begins the next if that is due.
 type slowCounts struct {
 	path string // of the file
 	ctx  context.Context
@@ -77,8 +77,7 @@ func (s *slowCounts) get() (pending backlog.Pending, known bool) {
 	return s.pending, s.known
 }
 
-// begin begins a count if it is due. It returns the channel of the count under way, nil if
-// there is none.
+// begin begins a count if it is due. It returns the channel of the running count, or nil.
 func (s *slowCounts) begin() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

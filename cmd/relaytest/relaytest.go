@@ -25,8 +25,8 @@ type Relay struct {
 	stop func() error
 }
 
-// Start starts a relay with flags of relay serve. Without --addr and --db it has a free port,
-// and a file of its own. Its log is that of the test.
+// Start starts a relay with flags of relay serve. Without --addr and --db it has a free port, and a
+// file of its own. It logs to the test's log.
 func Start(t testing.TB, flags ...string) *Relay {
 	t.Helper()
 	return StartWith(t, t.Output(), flags...)
@@ -53,7 +53,7 @@ func StartWith(t testing.TB, log io.Writer, flags ...string) *Relay {
 // Stop stops the relay in order, as SIGTERM does, and returns the error of that.
 func (r *Relay) Stop() error { return r.stop() }
 
-// schema returns schema.sql, which stands at the root of the module.
+// schema returns schema.sql, which is in the root of the module.
 var schema = sync.OnceValue(func() string {
 	for dir := "."; ; dir = filepath.Join(dir, "..") {
 		text, err := os.ReadFile(filepath.Join(dir, "schema.sql"))

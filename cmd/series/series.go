@@ -41,7 +41,7 @@ func (e *every) extend(backup *cobra.Command) {
 	backup.Args = cli.Exactly(1, "one file, the copy, or with --every one folder")
 	backup.Long += `
 
-With --every, the command goes on until SIGTERM or Ctrl-C, and makes a copy in
+With --every, the command runs until SIGTERM or Ctrl-C, and makes a copy in
 the folder DIR at once and then at each interval. A copy is named by its time in
 UTC, as relay-20260131T120000.000Z.db; relay restore --from DIR takes the newest.
 Each is checked as by relay check --quick. The --keep newest stay; the command
@@ -133,8 +133,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// say logs what became of one copy, or prints it with --json. Its error is that of
-// printing.
+// say logs what became of one copy, or prints it with --json. Its error is from printing.
 func (e *every) say(
 	log *slog.Logger, r file.BackupResult, o file.BackupOptions, took time.Duration, failed error,
 ) error {
@@ -160,6 +159,6 @@ func (e *every) say(
 // copied is a line of relay backup --every with --json: that of relay backup, and the newest write.
 type copied struct {
 	cli.Copied
-	Position int64   `json:"position"`        // of the last write in the copy; 0 if there is none
+	Position int64   `json:"position"`        // of the last write in the copy, or 0
 	Newest   *string `json:"newest_write_at"` // the time of that write
 }

@@ -30,8 +30,8 @@ type Entry struct {
 	Ours func(value any) bool
 }
 
-// merge adds entries to a text in which there are none of ours. made are the paths of
-// objects and arrays that were missing; nil in it is the whole text.
+// merge adds our entries to a text that has none of them. made are the paths of objects and arrays
+// that were missing; nil in it is the whole text.
 func merge(f Format, text []byte, entries []Entry) (after []byte, made [][]string, err error) {
 	for _, e := range entries {
 		var more [][]string

@@ -61,8 +61,8 @@ func readConfig(t Target) (*config, error) {
 	return &config{real, text, info.Mode().Perm()}, err
 }
 
-// resolve follows symbolic links, so that a link stays a link. A link that leads nowhere
-// is refused: nobody can tell what was meant.
+// resolve follows symbolic links, so that a link stays a link. A link that leads nowhere is
+// refused: it is unclear what was meant.
 func resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func resolve(path string) (string, error) {
 			return "", err
 		}
 		if info, e := os.Lstat(there); e == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return "", fmt.Errorf("%s is a symbolic link that leads nowhere", there)
+			return "", fmt.Errorf("%s is a broken symbolic link", there)
 		}
 	}
 }

@@ -167,8 +167,8 @@ func listOf(v *hujson.Value) list {
 	return nil
 }
 
-// find returns the place of a member of an object by its name, -1 if there is none. A name that stands there twice is
-// refused: programs do not agree on which of the two counts.
+// find returns the place of a member of an object by its name, or -1. A name that occurs twice is refused:
+// programs do not agree on which of the two counts.
 func (d *jsonDoc) find(v *hujson.Value, name string) (int, error) {
 	found := -1
 	for i, m := range v.Value.(*hujson.Object).Members {
@@ -183,7 +183,7 @@ func (d *jsonDoc) find(v *hujson.Value, name string) (int, error) {
 	return found, nil
 }
 
-// walk follows a path of names, and returns the value there, nil if there is none. Every value on the way must be an
+// walk follows a path of names, and returns the value there, or nil. Every value on the way must be an
 // object, and the last of the given kind.
 func (d *jsonDoc) walk(path []string, kind hujson.Kind) (*hujson.Value, error) {
 	v := d.root

@@ -220,7 +220,7 @@ func beginsLine(gap hujson.Extra) (indent string, begins bool) {
 	return string(gap[i+1:]), true
 }
 
-// commentsEnd returns where the last comment of a gap ends, 0 if there is none, and whether only a line end can end it.
+// commentsEnd returns where the last comment of a gap ends, or 0, and whether only a line end can end it.
 // Spaces at its end are part of it.
 func commentsEnd(gap hujson.Extra) (end int, line bool) {
 	for _, at := range jsonComment.FindAllIndex(gap, -1) {
@@ -234,7 +234,7 @@ func commentEnd(gap hujson.Extra, at []int) int {
 	return at[0] + len(bytes.TrimRight(gap[at[0]:at[1]], "\r"))
 }
 
-// lineCommentsEnd returns where the comments of a gap end that begin in its first line: they belong to what stands
+// lineCommentsEnd returns where the comments of a gap end that begin in its first line: they belong to the text
 // before them.
 func lineCommentsEnd(gap hujson.Extra) (end int) {
 	for _, at := range jsonComment.FindAllIndex(gap, -1) {

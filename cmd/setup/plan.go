@@ -57,7 +57,7 @@ func (b Book) of(path string) string {
 	return filepath.Join(string(b), hex.EncodeToString(sum[:12])+".json")
 }
 
-// read returns the note of a file, nil if there is none.
+// read returns the note of a file, or nil.
 func (b Book) read(path string) *note {
 	var n note
 	text, err := os.ReadFile(b.of(path))
@@ -168,7 +168,7 @@ func (b Book) plan(t Target, secrets []Secret) (*Change, error) {
 	return c, err
 }
 
-// backupName finds a name beside the file at which there is nothing, or our own backup.
+// backupName finds an unused name next to the file, or our own backup.
 func (b Book) backupName(path string, base []byte) (string, error) {
 	old := b.read(path)
 	for i := range 100 {
@@ -181,7 +181,7 @@ func (b Book) backupName(path string, base []byte) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%s has too many backups beside it", path)
+	return "", fmt.Errorf("%s has too many backups next to it", path)
 }
 
 // PlanUndo returns what it takes to take the entries out of the files again. It changes

@@ -129,7 +129,7 @@ func isServer(v any) bool {
 	return isRelay(command) && len(args) > 0 && args[0] == "mcp"
 }
 
-// isRelay reports whether a path is that of the relay, also on another system.
+// isRelay reports whether a path names the relay, even on another system.
 func isRelay(path string) bool {
 	name := path[strings.LastIndexAny(path, `/\`)+1:]
 	return name == "relay" || name == "relay.exe"
@@ -147,12 +147,12 @@ func isHook(v any) bool {
 // Found is what a file has of ours.
 type Found struct {
 	Path    string
-	Server  map[string]any // command, args, env; nil: there is none
-	Hook    string         // the hook's command; "": there is none
+	Server  map[string]any // command, args, env; may be nil
+	Hook    string         // the hook's command, or ""
 	Problem error          // why the file cannot be used
 }
 
-// Look reads what a program's files have of ours. name is that of the server.
+// Look reads what a program's files have of ours. name is the server's.
 func (h Home) Look(program, name string) (all []Found) {
 	for _, t := range h.Targets(program, Server{Name: name}) {
 		f := Found{Path: t.Path}

@@ -133,7 +133,7 @@ func TestLinksStayAndOthersFilesAreLeftAlone(t *testing.T) {
 	if err := os.Remove(real); err != nil {
 		t.Fatal(err)
 	}
-	refused("leads nowhere")
+	refused("broken symbolic link")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@
 //
 // hujson reads and writes JSON: its tree has every byte of a text. It fails at four things, which are done here:
 //   - Value.Patch loses comments and keeps no layout: {"a": 1, /* mine */ "relay": {}} without /relay becomes {"a": 1},
-//     and an object of several lines gets "a": 1,"relay":{}; Format then writes the whole file anew, with tabs. So
+//     and an object of several lines gets "a": 1,"relay":{}; Format then rewrites the whole file, with tabs. So
 //     json_edit.go moves white space and comments itself.
 //   - Parse calls itself for each level: 16 MiB of [ end the process. So tooDeep looks first.
 //   - Parse refuses // a at the end of a file without a line end. So one is added, and taken off again.
@@ -16,10 +16,10 @@
 //
 // One thing is lost by hujson: it refuses U+2028 and U+2029 in // comments, which VS Code accepts.
 //
-// go-toml reads TOML and, by its package unstable, knows where each statement is. It writes no text but its own, so
-// toml_edit.go appends a table to the text, or cuts statements out of it. creachadair/tomledit v0.0.29 failed at
-// this: it writes the whole file anew (a=1   # c becomes a = 1  # c; CRLF becomes LF; arrays are laid out again),
-// accepts a = 1 twice, and refuses a byte order mark and TOML 1.1, such as { a = 1, }.
+// go-toml reads TOML and, by its package unstable, knows where each statement is. It writes no text but its
+// own, so toml_edit.go appends a table to the text, or cuts statements out of it. creachadair/tomledit v0.0.29
+// failed at this: it rewrites the whole file (a=1 # c becomes a = 1 # c; CRLF becomes LF; arrays are laid out
+// again), accepts a = 1 twice, and refuses a byte order mark and TOML 1.1, such as { a = 1, }.
 package setup
 
 import (

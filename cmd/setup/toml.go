@@ -23,7 +23,7 @@ type tomlDoc struct {
 type statement struct {
 	header   bool
 	path     []string // from the root
-	table    int      // how many names of path are those of the header above a key
+	table    int      // how many names of path come from the header above a key
 	from, to int
 }
 
@@ -69,7 +69,7 @@ func parseTOML(text []byte) (*tomlDoc, error) {
 	return d, p.Error()
 }
 
-// find returns what stands at a path: nil, a table as a map, or another value.
+// find returns the value at a path: nil, a table as a map, or another value.
 func (d *tomlDoc) find(path []string) any {
 	var v any = d.root
 	for _, name := range path {

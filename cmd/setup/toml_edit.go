@@ -15,8 +15,8 @@ func (d *tomlDoc) where(path []string) int {
 	return 0
 }
 
-// pair returns the key and value that make the table at a path, or one around it, so that no header can add to it; nil
-// if there is none.
+// pair returns the key and value that make the table at a path, or one around it, so that no header can add to
+// it, or nil.
 func (d *tomlDoc) pair(path []string) *statement {
 	for i, s := range d.statements {
 		if !s.header && s.table < len(path) && (s.within(path) || s.around(path)) {

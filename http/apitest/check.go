@@ -1,7 +1,7 @@
-// Package apitest holds what a relay answers against the documents of its API. It is for
-// tests: a recorder stands before a server, and looks at every exchange. What a document
-// does not name is a fault: a path, a status, a code, a header, a field, a frame. The documents are
-// a ring: its tests beside others call Describe, and without it nothing is held against them.
+// Package apitest holds what a relay answers against the documents of its API. It is for tests: a recorder is
+// in front of a server and checks every exchange. Anything that a document does not name is a fault: a path, a
+// status, a code, a header, a field, a frame. The documents are a ring: its tests beside others call Describe,
+// and without it nothing is held against them.
 package apitest
 
 import (
@@ -63,13 +63,13 @@ type header struct {
 	schema   *schema
 }
 
-// documents makes the documents: OpenAPI, and AsyncAPI; nil if there are none.
+// documents makes the documents: OpenAPI, and AsyncAPI; nil without them.
 var documents func() (open, async []byte)
 
 // Describe says how to make the documents. Where nobody does, nothing is held against them.
 func Describe(made func() (open, async []byte)) { documents = made }
 
-// described reads the documents once; nil if there are none.
+// described reads the documents once; nil without them.
 var described = sync.OnceValue(func() *api {
 	if documents == nil {
 		return nil

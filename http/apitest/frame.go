@@ -15,8 +15,8 @@ import (
 // makes that ten times slower, and some tests mind.
 const maxShort = 500
 
-// CheckFrame holds a frame of the relay against the AsyncAPI document, and counts it. It
-// returns the first difference, "" if there is none.
+// CheckFrame holds a frame of the relay against the AsyncAPI document, and counts it. It returns the first
+// difference, or "".
 func CheckFrame(text []byte) string {
 	var f struct{ Type, Code string }
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -42,8 +42,8 @@ func CheckFrame(text []byte) string {
 // ofClients are the types of the frames that clients send.
 var ofClients = map[string]bool{"ack": true, "send": true}
 
-// CheckTaken holds a client's frame, which the relay has accepted, against the AsyncAPI
-// document. It returns the first difference, "" if there is none.
+// CheckTaken holds a client's frame, which the relay has accepted, against the AsyncAPI document.
+// It returns the first difference, or "".
 func CheckTaken(kind string, text []byte) string {
 	a := described()
 	if a == nil {
@@ -84,7 +84,7 @@ func (c *counts) exchange(operation string, status int, code string) {
 	add(c.answers, operation, strings.TrimSpace(strconv.Itoa(status)+" "+code))
 }
 
-// frame counts a frame, and tells how many of its kind there were.
+// frame counts a frame, and returns how many of its kind came.
 func (c *counts) frame(kind, code string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -56,7 +56,7 @@ func (r *Recorder) Handler(h http.Handler) http.Handler {
 		request, to := q.Header.Clone(), *q.URL // before a handshake changes them
 		var body bytes.Buffer
 		if q.Body != nil && q.Body != http.NoBody && q.ContentLength != 0 {
-			q = q.WithContext(q.Context()) // net/http must go on to see its own body, by which it ends a connection gently
+			q = q.WithContext(q.Context()) // net/http must still see its own body, by which it ends a connection gently
 			q.Body = &tee{q.Body, &body}
 		}
 		answer := &writer{ResponseWriter: w}

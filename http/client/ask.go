@@ -10,8 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-// NoAnswer says that no answer came in time. The message stays with the relay. To ask
-// again with the same IdempotencyKey goes on waiting.
+// NoAnswer says that no answer came in time. The message stays with the relay. To ask again with the same
+// IdempotencyKey continues to wait.
 type NoAnswer struct {
 	MessageID      string
 	Within         time.Duration
@@ -66,20 +66,19 @@ const (
 	ackTimeout     = 5 * time.Second
 )
 
-// Ask sends a message as Send does, waits for the answer, acknowledges it as completed,
-// and returns it. The answer is the first message from the recipient that names this one
-// as the message that it answers, as Message.Reply does. If there is none, it is the first
-// later message from the recipient in the same conversation, with the same correlation_id if
-// the question has one (PROTOCOL §3, in_reply_to).
+// Ask sends a message as Send does, waits for the answer, acknowledges it as completed, and returns it. The
+// answer is the first message from the recipient that names this one as the message that it answers, as
+// Message.Reply does. Failing that, it is the first later message from the recipient in the same conversation,
+// with the same correlation_id if the question has one (PROTOCOL §3, in_reply_to).
 //
 // A listener of the same Client does not see the answer that Ask has taken. It sees a second
 // answer, and one that comes too late. A listener in another process leaves the answer to Ask
 // as well, by the mark that SendOptions.Question describes.
 //
-// Ask goes on while the relay is away. If there is no answer within Timeout, or until the deadline
-// of ctx, the error is a *NoAnswer with the relay's verdict. To ask for the verdict takes
-// AttemptSlack at most. If the message fails, is rejected or expires, the error is a *Failed; if
-// it was never sent, a *SendError; if ctx is cancelled, context.Canceled and its cause.
+// Ask keeps waiting while the relay is down. If there is no answer within Timeout, or until the deadline
+// of ctx, the error is a *NoAnswer with the relay's verdict. To ask for the verdict takes AttemptSlack
+// at most. If the message fails, is rejected or expires, the error is a *Failed; if it was never sent, a
+// *SendError; if ctx is cancelled, context.Canceled and its cause.
 func (c *Client) Ask(ctx context.Context, to string, payload any, options ...SendOptions) (*Message, error) {
 	if relay.Address(to).IsCrew() {
 		return nil, fmt.Errorf("Ask waits for one recipient, and %s is a crew", to)

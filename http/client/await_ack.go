@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// A sender learns of an acknowledgement by asking for the message's record. A socket only
-// tells when to ask. Nothing is missed while the socket is lost or the relay is away: the
-// next request finds it.
+// A sender learns of an acknowledgement by asking for the message's record. A socket only triggers the
+// requests. Nothing is missed while the socket is lost or the relay is away: the next request finds it.
 
 const askAgain = 2 * time.Second // without a word from the socket
 
-// AwaitAck waits until the message is acknowledged as completed, for at most so long. It
-// returns the latest record that it has read, also with an error; nil if there is none.
-// The error is a *Failed if the message has failed, is rejected or has expired;
-// context.DeadlineExceeded if the time is up; the error of ctx if that has ended.
+// AwaitAck waits until the message is acknowledged as completed, for at most so long. It returns
+// the latest record that it has read, even with an error, or nil. The error is a *Failed if the
+// message has failed, is rejected or has expired; context.DeadlineExceeded if the time is up; the
+// error of ctx if that has ended.
 func (s *Sent) AwaitAck(ctx context.Context, limit time.Duration) (last *Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

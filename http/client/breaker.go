@@ -19,9 +19,9 @@ func (e *TooManyReplies) Error() string {
 	return fmt.Sprintf("not answered: this conversation has had %d answers in %v", e.Replies, breakerWindow)
 }
 
-// A breaker stops two agents that answer each other without end: in breakerWindow, it lets
-// a listener send only so many answers in a conversation. It is safe for concurrent use.
-// Its memory is that of the answers of the last breakerWindow.
+// A breaker stops two agents that answer each other without end: in breakerWindow, it lets a
+// listener send only so many answers in a conversation. It is safe for concurrent use. It remembers
+// the answers of the last breakerWindow.
 type breaker struct {
 	limit int // answers; 0: no bound
 

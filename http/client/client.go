@@ -116,10 +116,9 @@ func isHeader(name string, values []string) bool {
 // errNotSent is the error of a request whose context had ended before.
 var errNotSent = errors.New("nothing was sent")
 
-// Do sends one request, signed anew, and reads the whole answer, whatever its
-// status is. path begins with a slash and may have a query. body is sent as it
-// is; nil is none. header may be nil; it is added to the headers that
-// authenticate the request, and wins over them.
+// Do sends one freshly signed request, and reads the whole answer, whatever its status is. path
+// begins with a slash and may have a query. body is sent as it is; nil is none. header may be nil;
+// it is added to the headers that authenticate the request, and wins over them.
 //
 // A header that HTTP does not allow is a *ConfigError, and nothing is sent. Any other
 // error means that there is no whole answer: then NothingDone reports whether

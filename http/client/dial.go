@@ -24,9 +24,8 @@ var errDialTimeout = &Unreachable{fmt.Errorf("no WebSocket within %v", dialTimeo
 // dialTCP connects without TLS. Tests may connect in memory.
 var dialTCP = (&net.Dialer{}).DialContext
 
-// Connect opens a connection to where a URL leads, with TLS if that is https;
-// config may be nil. Do and Dial connect by themselves: this is for programs
-// that write their requests themselves.
+// Connect opens a connection to where a URL leads, with TLS if that is https; config may be nil. Do
+// and Dial connect automatically: this is for programs that write their requests themselves.
 func Connect(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	u, err := url.Parse(address)
 	if err != nil {

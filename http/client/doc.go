@@ -16,17 +16,16 @@
 //
 // # What holds
 //
-// A message that [Client.Send] has sent is on the relay's disk. Every send has an
-// Idempotency-Key and is tried again while the relay is away or overloaded, so it is sent
-// once. [Client.Ask] goes on waiting over a restart of the relay.
+// A message that [Client.Send] has sent is on the relay's disk. Every send has an Idempotency-Key
+// and is tried again while the relay is away or overloaded, so it is sent once. [Client.Ask] keeps
+// waiting during a restart of the relay.
 //
-// [Client.Listen] calls its handler for each message at least once. It outlives restarts of
-// the relay, lost connections, and a machine that sleeps; where no WebSocket can be had it
-// asks the history. What it has handled it recognises when it comes again. After a crash of
-// this process, what was not acknowledged comes again; [Message.Reply] sends the same answer once
-// all the same, because its Idempotency-Key is made of the message's id and of the answer. A
-// different answer is sent as a further one. Other effects of a handler must bear to be
-// repeated: [Message.ID] is there to know them by.
+// [Client.Listen] calls its handler for each message at least once. It outlives restarts of the relay, lost
+// connections, and a machine that sleeps; where no WebSocket can be had it asks the history. It recognises a
+// redelivered message that it has already handled. After a crash of this process, unacknowledged messages are
+// redelivered; [Message.Reply] still sends the same answer once, because its Idempotency-Key is made of the
+// message's id and of the answer. A different answer is sent as a further one. Other effects of a handler must
+// bear to be repeated: [Message.ID] is there to know them by.
 //
 // # Errors
 //
@@ -35,7 +34,7 @@
 //     tells them apart.
 //   - An [*Unreachable] says that no answer came. A [*Closed] says how the relay closed a
 //     WebSocket. A [*WrongScheme] says that a URL should begin with https://, or http://.
-//   - A [*SendError] says whether a message may have been sent all the same, a [*NoAnswer] why
+//   - A [*SendError] says whether a message may have been sent anyway, a [*NoAnswer] why
 //     there is no answer, a [*Failed] what became of the question.
 //   - A [*ConfigError] is a mistake in a Config or ListenOptions.
 //

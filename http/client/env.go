@@ -19,7 +19,7 @@ const DefaultURL = "http://127.0.0.1:8080"
 //	RELAY_KEY_FILE             a file with the key, instead
 //	RELAY_SIGNING_SECRET       the secret, if the key was issued with one
 //	RELAY_SIGNING_SECRET_FILE  a file with the secret, instead
-//	RELAY_CA_FILE              a PEM file of certificates to trust beside the system's
+//	RELAY_CA_FILE              a PEM file of certificates to trust in addition to the system's
 func FromEnv() (*Client, error) {
 	config := Config{URL: cmp.Or(os.Getenv("RELAY_URL"), DefaultURL)}
 	var err error
@@ -55,8 +55,7 @@ func secretFromEnv(name string) (string, error) {
 // ErrNoCertificate is the error of TrustFile for a file without certificates.
 var ErrNoCertificate = errors.New("the file has no certificate in PEM")
 
-// TrustFile makes a Config.TLS that trusts the certificates in a PEM file beside the
-// system's.
+// TrustFile makes a Config.TLS that trusts the certificates in a PEM file in addition to the system's.
 func TrustFile(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

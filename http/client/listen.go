@@ -38,15 +38,14 @@ type ListenOptions struct {
 	// that was done. DefaultState is one in the user's directory for state. One message at a
 	// time is then handled.
 	State string
-	// Quick says that handle takes no time worth mentioning, as when it prints. Then the
-	// goroutine that receives waits for it, one message after the other, while up to 32
-	// acknowledgements of earlier messages are under way: if the process dies, so many more
-	// messages come again that were handled.
+	// Quick says that handle takes no time worth mentioning, as when it prints. Then the goroutine that
+	// receives waits for it, one message after the other, while up to 32 acknowledgements of earlier messages
+	// are under way: if the process dies, up to that many handled messages are redelivered.
 	Quick bool
 
-	// MaxReplies is how many answers this listener sends in a conversation within ten
-	// minutes, so that two agents do not answer each other without end. What comes beyond is
-	// acknowledged as failed, and not handled. Default: 30; below zero, any number.
+	// MaxReplies is how many answers this listener sends in a conversation within ten minutes, so that two
+	// agents do not answer each other without end. A message beyond that is acknowledged as failed, and not
+	// handled. Default: 30; below zero, any number.
 	MaxReplies int
 	// ReplyType is the type of answers. Messages of this type are handled whatever
 	// MaxReplies says: an answer gets no answer. Default: reply.
@@ -165,7 +164,7 @@ func ownName() string {
 	return name
 }
 
-// listener is one call of Listen. Its own goroutine receives; tasks run beside it.
+// listener is one call of Listen. Its own goroutine receives; tasks run in others.
 type listener struct {
 	c       *Client
 	o       ListenOptions
@@ -194,9 +193,9 @@ type listener struct {
 // once, in the order in which the relay accepted them, until ctx ends. Then it waits for the
 // handlers that run, and returns nil. It waits for ten seconds; see ListenOptions.Handling.
 //
-// A handler that does not return within a second after its listener has ended its context is left
-// alone: Listen reports LeftPending, and returns. The goroutine of the handler goes on, and what
-// it still tries to do for the message fails with [ErrListenerEnded].
+// A handler that does not return within a second after its listener has ended its context is left alone: Listen
+// reports LeftPending, and returns. The goroutine of the handler continues, and what it still tries to do for
+// the message fails with [ErrListenerEnded].
 //
 // If handle returns nil, the message is acknowledged as completed. If it returns an error, it
 // is acknowledged as failed, and the sender can read the text of the error; see
@@ -204,17 +203,16 @@ type listener struct {
 // last word. If it returns what [Abandon] has made, the message stays pending, and Listen
 // returns that error.
 //
-// Listen outlives restarts of the relay, lost connections and a machine that sleeps: it
-// connects again, with growing pauses, and goes on where it was. A message that comes again
-// after it was handled is recognised, unless the relay has lost its acknowledgement, or this
-// process was restarted in between: then it is handled again, and the same answer is sent once.
+// Listen outlives restarts of the relay, lost connections and a machine that sleeps: it connects again, with
+// growing pauses, and resumes where it was. A message that is redelivered after it was handled is recognised,
+// unless the relay has lost its acknowledgement, or this process was restarted in between: then it is handled
+// again, and the same answer is sent once.
 //
-// An answer for which an Ask of this Client may wait is put aside until Ask has decided;
-// other messages are handled meanwhile. An answer to an Ask that this Client has not made is
-// put off three times, for one, two and four seconds, so that the process that has asked can
-// take it. Then it is handled: that process has ended. None of this counts for MaxReplies. A
-// listener that keeps its place (ListenOptions.Ack and State) differs: it puts nothing off, and
-// while an answer is undecided it waits, because it handles the messages in order.
+// An answer for which an Ask of this Client may wait is kept back until Ask has decided; other messages are
+// handled meanwhile. An answer to an Ask that this Client has not made is deferred three times, for one, two
+// and four seconds, so that the process that has asked can take it. Then it is handled: that process has ended.
+// None of this counts for MaxReplies. A listener that keeps its place (ListenOptions.Ack and State) differs: it
+// puts nothing off, and while an answer is undecided it waits, because it handles the messages in order.
 //
 // A panic of handle ends the program, and the message stays pending. A handler that ends by
 // runtime.Goexit has failed: "the handler ended without a result".
@@ -307,10 +305,10 @@ func (l *listener) pause(ctx context.Context, err error, b *Backoff) {
 	Sleep(ctx, d)
 }
 
-// fresh reports whether a message is to be handled. It is not if it is in hand, as when a new
-// connection brings it again, or if it was settled. A settled message that comes again
-// without having been put off is asked about: after relay restore, the relay may have lost the
-// acknowledgement, and then the message is to be handled again.
+// fresh reports whether a message is to be handled. It is not if it is in hand, as when a new connection brings
+// it again, or if it was settled. The listener asks the relay about a settled message that is redelivered
+// without having been deferred: after relay restore, the relay may have lost the acknowledgement, and then the
+// message is to be handled again.
 func (l *listener) fresh(ctx context.Context, m *Message) (bool, error) {
 	l.mu.Lock()
 	inHand, attempt := l.inHand[m.ID], l.done.attempt(m.ID)

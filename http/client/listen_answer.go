@@ -37,8 +37,8 @@ func (l *listener) takenByAsk(m *Message) bool {
 	return u == forAsk
 }
 
-// sortOut leaves a message to Ask, puts it off for another process, or handles it, when it is
-// decided which. It has no place in l.slots when it begins. false: the message stays pending.
+// sortOut leaves a message to Ask, defers it for another process, or handles it, when it is decided
+// which. It has no place in l.slots when it begins. false: the message stays pending.
 func (l *listener) sortOut(m *Message) (settled bool) {
 	for kept := false; ; {
 		u, decided := l.c.questions.use(m)
@@ -64,7 +64,7 @@ func (l *listener) sortOut(m *Message) (settled bool) {
 		case <-l.stopping.Done():
 			return false
 		case <-m.task.ctx.Done():
-			return l.settle(m, nil) // which tells why it stays pending
+			return l.settle(m, nil) // which says why it stays pending
 		}
 	}
 }
@@ -88,8 +88,8 @@ func (l *listener) handleLater(m *Message) (settled bool) {
 	return l.settle(m, l.work(m))
 }
 
-// putOff lets the message come again after so many seconds. The process that has asked can take
-// it meanwhile: then it is no longer pending, and that is as good.
+// putOff has the message redelivered after so many seconds. The process that has asked can take it
+// meanwhile: then it is no longer pending, and that is as good.
 func (l *listener) putOff(m *Message, seconds int64) (settled bool) {
 	err := m.task.acknowledge(m.task.ctx, m, acknowledgement{Status: relay.Deferred, RetryAfter: seconds})
 	var refused *Refusal
@@ -102,6 +102,6 @@ func (l *listener) putOff(m *Message, seconds int64) (settled bool) {
 		l.o.Report(Event{What: NotAcknowledged, Message: m, Status: relay.Deferred, Err: err})
 		return false
 	}
-	l.giveUp(fmt.Errorf("%s is not put off: %w", m.ID, err))
+	l.giveUp(fmt.Errorf("cannot defer %s: %w", m.ID, err))
 	return false
 }

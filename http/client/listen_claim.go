@@ -13,10 +13,10 @@ import (
 // With Claim a listener is one of several workers that share the messages of a Mecha. The
 // relay gives each message to one of them, for the time of a lease (PROTOCOL §3, Claim).
 //
-// A worker counts its lease from before the request that began it. So the lease ends for
-// the worker before it ends for the relay, and before another worker can get the message.
-// The relay knows a lease by its key, which workers may share: it does not tell a worker
-// that the lease now belongs to another one. The worker must know by itself.
+// A worker counts its lease from before the request that began it. So the lease ends for the worker
+// before it ends for the relay, and before another worker can get the message. The relay knows a
+// lease by its key, which workers may share: it does not tell a worker that the lease now belongs
+// to another one. The worker must notice this without help.
 
 // ErrLeaseLost is why the context of a handler ends whose worker could not renew the lease
 // in time.
@@ -62,7 +62,7 @@ func (l *listener) claimAll(ctx context.Context) error {
 			select {
 			case l.slots <- struct{}{}:
 				hasSlot = true
-			default: // an answer that was put aside has taken it meanwhile
+			default: // an answer that was kept back has taken it meanwhile
 			}
 			l.tasks.Go(func() { l.handleClaimed(ctx, m, asked.Add(l.o.Lease), hasSlot) })
 		}
@@ -126,7 +126,7 @@ func (l *listener) handleClaimed(ctx context.Context, m *Message, until time.Tim
 	})
 	defer leave()
 	if fresh, _ := l.fresh(ctx, m); !fresh {
-		return // the lease ends by itself, and what must be done comes again
+		return // the lease expires, and unfinished messages are redelivered
 	}
 	held, end := context.WithCancelCause(l.alive)
 	m.task = &task{l: l, ctx: held, leased: true}
@@ -190,8 +190,8 @@ func (l *listener) shortly(a, b time.Time) time.Duration {
 	return max(min(a.Sub(now), b.Sub(now), clockTick), 0)
 }
 
-// over reports whether t has passed: by the monotonic clock, or by the one on the wall, which
-// goes on while the machine sleeps.
+// over reports whether t has passed: by the monotonic clock, or by the wall clock, which keeps running while
+// the machine sleeps.
 func over(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
 // errBusy says that the handler itself acknowledges at this moment.

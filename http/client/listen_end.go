@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrListenerEnded is why the methods of a Message fail in a handler that goes on after its
-// listener has ended.
+// ErrListenerEnded is why the methods of a Message fail in a handler that still runs after its listener has
+// ended.
 var ErrListenerEnded = errors.New("the listener has ended, and another one may have the message now")
 
 // errHandled ends the context of a claimed message whose handler has returned.

@@ -30,8 +30,8 @@ func withoutSockets(err error) bool {
 		r.Code == "" && (r.Status < 500 && r.Status != http.StatusTooManyRequests || r.Status == http.StatusNotImplemented)
 }
 
-// pollAll is receiveAll without WebSockets. A pass begins with the oldest pending message and
-// ends when there is nothing new for a while. The next pass finds what was put off meanwhile.
+// pollAll is receiveAll without WebSockets. A pass begins with the oldest pending message and ends
+// when there is nothing new for a while. The next pass finds what was deferred meanwhile.
 func (l *listener) pollAll(ctx context.Context) error {
 	b := Backoff{Most: maxPause}
 	l.o.Report(Event{What: Connected, Address: l.own, Polling: true})
@@ -77,7 +77,7 @@ func (l *listener) poll(ctx context.Context, cursor string) (p page, err error) 
 	return p, l.c.Call(ctx, "GET", mechaPath(l.own, "/messages?"+q.Encode()), nil, &p)
 }
 
-// takePolled hands a message to a task, unless it is known, has expired or is put off.
+// takePolled hands a message to a task, unless it is known, has expired or is deferred.
 func (l *listener) takePolled(ctx context.Context, f *frame) error {
 	m := l.c.message(f)
 	if m.State == relay.Expired.String() {

@@ -17,9 +17,9 @@ type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// errNextPage ends a connection on which the relay waits for acks, which this listener does
-// not send. The next connection begins after the messages of this one, sooner than the relay
-// would go on by itself (--sync-ack-wait).
+// errNextPage ends a connection on which the relay waits for acks, which this listener does not send. The next
+// connection begins after the messages of this one, sooner than the relay would resume automatically
+// (--sync-ack-wait).
 var errNextPage = errors.New("next page")
 
 // receiveAll reads one connection after the other, until ctx ends or an error that another

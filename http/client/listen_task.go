@@ -126,7 +126,7 @@ func (l *listener) acknowledge(m *Message, status, detail string) bool {
 		l.o.Report(Event{What: NotAcknowledged, Message: m, Status: status, Err: t.lost()})
 		return false
 	}
-	l.giveUp(fmt.Errorf("%s is not acknowledged, and will come again: %w", m.ID, err))
+	l.giveUp(fmt.Errorf("%s is not acknowledged and will be redelivered: %w", m.ID, err))
 	return false
 }
 
@@ -141,7 +141,7 @@ func (l *listener) giveUp(err error) {
 	}
 }
 
-// lost returns why the lease of the message is lost; nil if it is not, or if there is none.
+// lost returns why the lease of the message is lost; nil if it is not, or without a lease.
 func (t *task) lost() error {
 	if !t.leased || t.l.alive.Err() != nil {
 		return nil
@@ -224,7 +224,7 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 		if err == nil || !Temporary(err) || Refused(err, relay.MailboxFull) {
 			return err
 		}
-		if !said && time.Since(began) >= quietTime && !Refused(err, relay.RateLimited) { // which is no fault
+		if !said && time.Since(began) >= quietTime && !Refused(err, relay.RateLimited) { // which is not a fault
 			said = true
 			t.l.o.Report(Event{What: late, Message: m, Err: err})
 		}

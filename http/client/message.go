@@ -28,15 +28,15 @@ type Message struct {
 	InReplyTo      string          // the message that this one answers
 	Payload        json.RawMessage // the sender's bytes; nil if the relay has not given them
 	SentAt         time.Time       // when the relay accepted it
-	Attempt        int             // 1, and more if the message comes again after a deferral or a lease
+	Attempt        int             // 1, and more if the message is redelivered after a deferral or a lease
 	Signed         bool            // the relay has verified a signature; not known of a message that a socket has brought
 	State          string          // of a record, as in queued; "" if a socket has brought the message
-	// of a record: the recipient's latest word, as in completed, and why; "" if there is none
+	// of a record: the recipient's latest word, as in completed, and why, or ""
 	Status, Detail string
 	JSON           json.RawMessage // of a record: all of it
 
 	c     *Client
-	task  *task // of the listener that handles the message; nil: there is none
+	task  *task // of the listener that handles the message, or nil
 	keys  *replyKeys
 	ended *atomic.Bool // without a task: Ack or Defer has had the last word
 }
@@ -145,8 +145,8 @@ type acknowledgement struct {
 	RetryAfter int64  `json:"retry_after_seconds,omitempty"`
 }
 
-// hasLastWord reports whether nothing may be acknowledged after it: it is final, or puts the message
-// off, and a later word would undo that.
+// hasLastWord reports whether nothing may be acknowledged after it: it is final, or defers the message, and a
+// later status would undo that.
 func (a *acknowledgement) hasLastWord() bool {
 	return !relay.ReportsProgress(a.Status) || a.RetryAfter > 0
 }
@@ -168,10 +168,9 @@ func (m *Message) Ack(ctx context.Context, status, detail string) error {
 	return m.acknowledge(ctx, acknowledgement{Status: status, Detail: detail})
 }
 
-// Defer puts the message off: it comes again after d, with Attempt one higher. d is at
-// most 7 days. Fractions of seconds are rounded up, and less than a second, also a negative d,
-// counts as one: time.Until gives that of a moment that has just passed. The listener, or
-// Working, then acknowledges nothing more.
+// Defer defers the message: it is redelivered after d, with Attempt one higher. d is at most 7 days. Fractions
+// of seconds are rounded up, and less than a second, even a negative d, counts as one: time.Until gives that of
+// a moment that has just passed. The listener, or Working, then acknowledges nothing more.
 func (m *Message) Defer(ctx context.Context, d time.Duration) error {
 	return m.acknowledge(ctx, acknowledgement{Status: relay.Deferred, RetryAfter: max(seconds(d), 1)})
 }

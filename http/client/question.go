@@ -158,7 +158,7 @@ func (q *question) answeredBy(m *Message) (may, is bool) {
 	case q.id == "":
 		return true, false
 	case m.InReplyTo == "":
-		is = m.ID > q.id // the order of ids is that of the messages (PROTOCOL §1)
+		is = m.ID > q.id // the order of ids is the order of the messages (PROTOCOL §1)
 	default:
 		is = m.InReplyTo == q.id
 	}

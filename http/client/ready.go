@@ -29,9 +29,8 @@ type ReadyPart struct {
 
 const maxReadiness = 64 << 10 // bytes of an answer
 
-// AskReady asks the relay at base whether it is ready. It needs no key. config is as in
-// Config.TLS. The error is a *ConfigError, or tells that nobody answered, or that what
-// answered is no relay.
+// AskReady asks the relay at base whether it is ready. It needs no key. config is as in Config.TLS. The
+// error is a *ConfigError, or tells that nobody answered, or that the server is not a relay.
 func AskReady(ctx context.Context, base string, config *tls.Config) (Readiness, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

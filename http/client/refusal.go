@@ -56,8 +56,8 @@ func (r *Refusal) Is(target error) bool {
 	return ok && t.Code != "" && t.Code == r.Code
 }
 
-// Unreachable is the error of a request to which no whole answer came, and of a WebSocket
-// that could not be opened: the relay or the network is away. Its text is that of Err.
+// Unreachable is the error of a request to which no whole answer came, and of a WebSocket that
+// could not be opened: the relay or the network is away. Its text is Err's.
 type Unreachable struct{ Err error }
 
 func (e *Unreachable) Error() string { return e.Err.Error() }

@@ -32,9 +32,8 @@ func Temporary(err error) bool {
 	return r.Status == http.StatusTooManyRequests || r.Status >= 500
 }
 
-// NothingDone reports whether a failed request certainly had no effect, because
-// it never left or because the relay says so. If not, a write may have been
-// done all the same: repeat it with the same Idempotency-Key.
+// NothingDone reports whether a failed request certainly had no effect, because it never left or because the
+// relay says so. If not, a write may have been done anyway: repeat it with the same Idempotency-Key.
 func NothingDone(err error) bool {
 	var op *net.OpError
 	var r *Refusal
@@ -105,7 +104,7 @@ func Left(limit time.Duration, end time.Time) time.Duration {
 }
 
 // Retry calls f until it succeeds, fails for good, or limit has passed; with a limit of 0 and less,
-// once. It returns the error of the last attempt. The context of each attempt is that of [Attempt].
+// once. It returns the error of the last attempt. The context of each attempt is from [Attempt].
 func Retry(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	end := time.Now().Add(limit)
 	for b := (Backoff{Most: sendPause}); ; {

@@ -32,9 +32,9 @@ func (e *WrongScheme) Error() string {
 // Unwrap returns what the connection failed with.
 func (e *WrongScheme) Unwrap() error { return e.Err }
 
-// answersToHTTP are words with which TLS servers answer a request without TLS. The first
-// are those of net/http, which a relay and Caddy use, the second those of nginx, the
-// third those of Apache. Each of these servers may stand before a relay.
+// answersToHTTP are words with which TLS servers answer a request without TLS. The first are from net/http,
+// which a relay and Caddy use, the second those of nginx, the third those of Apache. Each of these servers may
+// be in front of a relay.
 var answersToHTTP = [][]byte{
 	[]byte("Client sent an HTTP request to an HTTPS server"),
 	[]byte("The plain HTTP request was sent to HTTPS port"),

@@ -14,8 +14,8 @@ import (
 	"relay/db/relay"
 )
 
-// SendOptions are what a message can have beside its recipient and its payload
-// (PROTOCOL §3, Send). The zero value is a message without any of it.
+// SendOptions are the parts of a message other than its recipient and its payload (PROTOCOL §3,
+// Send). The zero value is a message without any of it.
 type SendOptions struct {
 	Type           string        // default: message; of a reply: reply
 	Priority       string        // default: normal
@@ -27,8 +27,8 @@ type SendOptions struct {
 	MaxMessages    int           // that the conversation may hold which this message begins
 	SearchID       string        // the Found.ID of the search that found the recipient; searches learn from it
 
-	// IdempotencyKey names the message for 24 hours: the same message with the same key is
-	// sent once, also by another process. Default: a random one.
+	// IdempotencyKey names the message for 24 hours: the same message with the same key is sent once, even by
+	// another process. Default: a random one.
 	IdempotencyKey string
 	// Timeout is for how long Send tries if the relay is away or overloaded, and for how
 	// long Ask waits for the answer. Default: a minute. Below zero, Send tries once, for at most
@@ -69,8 +69,8 @@ type Presence struct {
 // SendError says that a message is not known to be sent. It wraps the last attempt's
 // error.
 type SendError struct {
-	// Unknown is set if the message may have been sent all the same. To send it again with
-	// the same IdempotencyKey, and nothing else changed, sends it now or finds that it was.
+	// Unknown is set if the message may have been sent anyway. To send it again with the same
+	// IdempotencyKey, and nothing else changed, sends it now or finds that it was.
 	Unknown        bool
 	IdempotencyKey string
 	Err            error
@@ -149,7 +149,7 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 		conversation: o.ConversationID, correlation: o.CorrelationID}, err
 }
 
-// negative names the option that is below 0 and must not be; "" if there is none.
+// negative names the option that is below 0 and must not be, or "".
 func (o *SendOptions) negative() string {
 	switch {
 	case o.TTL < 0:
@@ -197,7 +197,7 @@ func (m *outgoing) send(ctx context.Context) (sent *Sent, err error) {
 
 // held is what the relay says about the reply to a message that it was asked to wait for.
 type held struct {
-	reply *Message // nil: there is none yet
+	reply *Message // nil: not sent yet
 	asked bool     // the relay has waited, or looked; else it is to be asked again after a pause
 	known bool     // the relay knows Prefer: wait
 }

@@ -15,10 +15,9 @@ import (
 	"relay/db/relay"
 )
 
-// Signer makes the headers that authenticate the requests of one Mecha
-// (PROTOCOL §2): its key, the time, a nonce, and the signatures. A Client signs
-// by itself; a Signer is for programs that send requests by other means. One
-// goroutine at a time may use it.
+// Signer makes the headers that authenticate the requests of one Mecha (PROTOCOL §2): its key, the time, a
+// nonce, and the signatures. A Client signs automatically; a Signer is for programs that send requests by other
+// means. One goroutine at a time may use it.
 type Signer struct {
 	key    string
 	secret string
@@ -29,9 +28,8 @@ type Signer struct {
 	sum    []byte
 }
 
-// NewSigner makes a Signer for a key. secret is the signing secret that was
-// issued with the key; if it is empty, the key signs. The error is a
-// *ConfigError: the key could not stand in a header.
+// NewSigner makes a Signer for a key. secret is the signing secret that was issued with the key; if
+// it is empty, the key signs. The error is a *ConfigError: the key is not valid in a header.
 func NewSigner(key, secret string) (*Signer, error) {
 	switch {
 	case key == "":
@@ -61,9 +59,8 @@ func (s *Signer) Header(body []byte) http.Header {
 	}
 }
 
-// RequestHeader returns the headers of Header, and X-Request-Signature, which
-// covers the method and the target, too: the path and the query, as they stand
-// in the request line that the relay gets.
+// RequestHeader returns the headers of Header, and X-Request-Signature, which covers the method and the target,
+// too: the path and the query, as they are in the request line that the relay gets.
 func (s *Signer) RequestHeader(method, target string, body []byte) http.Header {
 	h := s.Header(body)
 	sum := relay.SignRequest(s.secret, method, target, body, h["X-Nonce"][0], h["X-Request-Timestamp"][0])
@@ -94,8 +91,7 @@ func (s *Signer) AppendFrame(b []byte, ref string, message []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// sign makes a fresh nonce, and leaves the signature in s.sum. What it returns
-// holds until the next call.
+// sign makes a fresh nonce, and leaves the signature in s.sum. The result is valid until the next call.
 func (s *Signer) sign(body []byte) (nonce, timestamp []byte) {
 	s.count++
 	b := append(append(s.tail[:0], '|'), s.random...)

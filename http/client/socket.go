@@ -25,9 +25,9 @@ const (
 	silence      = 90 * time.Second // without a byte the relay is gone: it pings every 25 s
 )
 
-// Socket is a WebSocket to a relay, from which the frames for a Mecha are read
-// (PROTOCOL §4). One goroutine at a time may call Receive, Next and Buffered.
-// The other methods may be called concurrently, also with these.
+// Socket is a WebSocket to a relay, from which the frames for a Mecha are read (PROTOCOL §4). One
+// goroutine at a time may call Receive, Next and Buffered. The other methods may be called
+// concurrently, even with these.
 type Socket struct {
 	ctx    context.Context
 	conn   net.Conn
@@ -143,8 +143,7 @@ func (s *Socket) control(h ws.Header, r io.Reader) error {
 	return nil
 }
 
-// Buffered returns how many bytes have come in that Next has not read. If
-// there are none, Next waits for the network.
+// Buffered returns how many bytes have come in that Next has not read. Otherwise Next waits for the network.
 func (s *Socket) Buffered() int { return s.in.Buffered() }
 
 // Send sends v as JSON, in a frame.

@@ -45,7 +45,7 @@ func (c *Console) guarded(h http.Handler) http.Handler {
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 		head.Set("Cross-Origin-Opener-Policy", "same-origin")
 		if !c.config.TLS && !isLoopback(r.Host) && !c.isOwnName(r.Host) {
-			http.Error(w, "This is no name of this console: open the URL that it printed, or that relay console --print-url "+
+			http.Error(w, "This is not a name of this console: open the URL that it printed, or that relay console --print-url "+
 				"prints. Its name changes with each start.", http.StatusMisdirectedRequest)
 			return
 		}
@@ -116,7 +116,7 @@ func (s *sessions) begin(now time.Time) string {
 	return value
 }
 
-// has reports whether a cookie's value is that of a session that has not ended.
+// has reports whether a cookie's value names a session that has not ended.
 func (s *sessions) has(value string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		c.failures.add(client, now)
-		c.config.Logger.Warn("somebody was not let in to the console", "client", client)
+		c.config.Logger.Warn("console access refused", "client", client)
 		http.Error(w, "That is not the one. The console prints its URL when it starts; "+
 			"relay console --print-url prints it again.", http.StatusForbidden)
 		return

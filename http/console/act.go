@@ -18,8 +18,8 @@ import (
 type Operator interface {
 	// Address is the Mecha from which the messages come.
 	Address() relay.Address
-	// Send sends a message, whose body is that of a POST. With the same once it sends nothing
-	// a second time, and gives the message of the first time.
+	// Send sends a message; body is the body of a POST. With the same once it sends nothing a
+	// second time, and gives the message of the first time.
 	Send(body []byte, once string) (relay.MessageID, error)
 	// Expire expires a pending message now.
 	Expire(id relay.MessageID) error
@@ -243,7 +243,7 @@ func (c *Console) revoke(w http.ResponseWriter, r *http.Request) {
 	c.done(w, r, err, "/keys?q="+url.QueryEscape(string(id)))
 }
 
-// done leads to the page that shows the effect of an act, or says why there is none.
+// done leads to the page that shows the effect of an act, or says why it had none.
 func (c *Console) done(w http.ResponseWriter, r *http.Request, err error, path string) {
 	if err != nil {
 		c.refuse(w, r, err)

@@ -9,7 +9,7 @@ import (
 // advice is one thing to do: a sentence, and perhaps the command that does it.
 type advice struct {
 	Text    string
-	Command string // for a shell; "" if there is none
+	Command string // for a shell, or ""
 }
 
 // do is advice without a command.

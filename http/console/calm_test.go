@@ -64,7 +64,7 @@ func TestNothingIsCountedWhileNobodyLooks(t *testing.T) {
 		}
 	}
 	if n := w.overviews.Load(); n != 0 {
-		t.Errorf("what waits was counted %d times for nobody", n)
+		t.Errorf("the waiting messages were counted %d times for nobody", n)
 	}
 	if status, _ := s.get(s.enter(), "/"); status != http.StatusOK || w.overviews.Load() == 0 {
 		t.Error("not for a page, either: ", status)

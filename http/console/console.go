@@ -1,9 +1,8 @@
-// Package console shows a relay to its operator: what waits and why, the flow of events, the
-// life of each message, the health of the store. It reads through Store, beside a server
-// or inside of one. The pages are made on the server (pages/, html/template) and then kept up
-// to date by static/console.js, which fetches them again when a socket says that something
-// has happened. Nothing is fetched from elsewhere, and no script or style stands in a page.
-// With an Operator, the person at the console can also act (act.go).
+// Package console shows a relay to its operator: what waits and why, the flow of events, the life of each
+// message, the health of the store. It reads through Store, inside a server or without one. The pages are made
+// on the server (pages/, html/template) and then kept up to date by static/console.js, which fetches them again
+// when a socket says that something has happened. Nothing is fetched from elsewhere, and no page has an inline
+// script or style. With an Operator, the person at the console can also act (act.go).
 //
 // This file has the route table. A view is a function, a file in pages/ and parts with data-live,
 // which are fetched again; flow.go follows the file for all of them. To see all views, run
@@ -47,8 +46,8 @@ type Config struct {
 	Now  func() time.Time // nil: time.Now
 }
 
-// Console is the handler of all pages. Make it with New; Close ends what it does beside
-// requests. It is safe for concurrent use.
+// Console is the handler of all pages. Make it with New; Close ends its background work. It is safe for
+// concurrent use.
 type Console struct {
 	config    Config
 	token     string
@@ -136,8 +135,7 @@ func New(config Config) *Console {
 	return c
 }
 
-// Close ends the sockets, and waits for what runs beside requests. The Store must still be
-// open.
+// Close ends the sockets, and waits for the background work. The Store must still be open.
 func (c *Console) Close() {
 	c.closing.Lock()
 	c.stop()

@@ -36,7 +36,7 @@ type conversationPage struct {
 	Size    string // the class of the diagram, for its least width
 	Undrawn int    // messages of participants that have no lane
 	Others  int    // participants without a lane
-	Before  string // the link to the messages before these; "": there are none
+	Before  string // the link to the messages before these, or ""
 	Latest  string // the link to the newest; "": they are shown
 	Desc    string
 }

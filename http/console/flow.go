@@ -200,7 +200,7 @@ func (f *flow) follow(now time.Time) error {
 			return err
 		}
 	}
-	if n := len(events); n > 0 { // the newest may be beyond what is counted: the count goes on where it is
+	if n := len(events); n > 0 { // the newest may be beyond what is counted: the count continues where it is
 		f.sampled = max(f.sampled, events[n-1].Position)
 	}
 	f.tell(a.Upto, a.More, total, events, pushed)
@@ -217,8 +217,8 @@ func (f *flow) pushed(total int) (list []browse.Event, err error) {
 	return list, err
 }
 
-// tell hands events to the pages. Pushes are no part of the shared order, and a page that
-// comes back is not told of them. more tells that later events are not counted yet.
+// tell hands events to the pages. Pushes are not part of the shared order, and a page that comes
+// back is not told of them. more tells that later events are not counted yet.
 func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []browse.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -30,7 +30,7 @@ type healthPage struct {
 // lowDisk is how little free space is a trouble, whatever the server's own floor is.
 const lowDisk = 256 << 20
 
-var freeSpace = do("Make space on the disk: the relay then accepts messages again by itself.")
+var freeSpace = do("Make space on the disk: the relay then accepts messages again automatically.")
 
 var startServer = advice{"Start the server:", "relay serve"}
 

@@ -12,7 +12,7 @@ import (
 
 const maxPages = 10_000
 
-// pageOf reads which page of a list a request wants, from 1 on, and how many rows stand before it.
+// pageOf reads which page of a list a request wants, from 1 on, and how many rows precede it.
 func (c *Console) pageOf(r *http.Request, rows int) (n, from int) {
 	n, err := strconv.Atoi(r.URL.Query().Get("page"))
 	if err != nil {

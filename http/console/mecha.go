@@ -26,7 +26,7 @@ type mechasPage struct {
 	pager
 }
 
-// pager leads to the pages of a list before and after this one; "": there is none.
+// pager leads to the pages of a list before and after this one, or "".
 type pager struct{ Before, After string }
 
 // showMechas makes the page at /mecha: those with trouble first, then those for which messages
@@ -110,7 +110,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	ctx, now := r.Context(), c.config.Now()
 	a, err := relay.ParseAddress(r.PathValue("address"))
 	if err != nil {
-		return nil, relay.Errorf(relay.MechaNotFound, "%s is no address of a Mecha", relay.Quote(r.PathValue("address")))
+		return nil, relay.Errorf(relay.MechaNotFound, "%s is not the address of a Mecha", relay.Quote(r.PathValue("address")))
 	}
 	state, err := c.config.Store.Mecha(a, now.Add(-lateAfter))
 	if err != nil {

@@ -38,7 +38,7 @@ type messagePage struct {
 	Answer  *relay.Message
 	Others  []row // if nothing answers it: what its recipient has sent its sender since
 	Ahead   int
-	// Elsewhere may be meant as the answer, but is in another conversation; nil: there is none.
+	// Elsewhere may be meant as the answer, but is in another conversation, or nil.
 	Elsewhere *relay.Message
 	// Unread says that Elsewhere itself waits, and how it is with whom it is for.
 	Unread string
@@ -154,7 +154,7 @@ func (c *Console) judgeBehind(ctx context.Context, p *messagePage, now time.Time
 }
 
 // judgeServer puts before what is said of a message that waits what keeps the server from its work, and
-// what is to be done about that. It says beside "Send again" whether that is in vain now.
+// what is to be done about that. It says next to "Send again" whether that is in vain now.
 func (c *Console) judgeServer(ctx context.Context, p *messagePage) error {
 	if p.Verdict.Code == relay.VerdictRecipientGone {
 		p.Vain = fmt.Sprintf("in vain until %s has a valid key", p.To)
@@ -193,7 +193,7 @@ func stateOf(s *relay.Situation) string {
 	case s.Claimed:
 		return "claimed, not acknowledged"
 	case !s.Until.IsZero():
-		return "put off, not acknowledged"
+		return "deferred, not acknowledged"
 	case !s.PushedAt.IsZero():
 		return "pushed, not acknowledged"
 	case m.State == relay.Delivered:

@@ -10,9 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-// news is what a page is told. Total counts the events since the last one; rows has those of
-// them that match the page's search and are shown. The page fetches its parts again if Total
-// is not 0.
+// news is what a page is told. Total counts the events since the last one; rows has the ones that match the
+// page's search and are shown. The page fetches its parts again if Total is not 0.
 type news struct {
 	Cursor string `json:"cursor"`
 	Total  int    `json:"total"`

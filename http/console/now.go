@@ -80,8 +80,8 @@ func (b *mailboxRow) judgeOldest(t *look.Trace, now time.Time) {
 	}
 }
 
-// Tone is the colour of its mark. What has waited for a minute, or for a Mecha that has never made
-// a request, is not well, though it is no trouble yet.
+// Tone is the colour of its mark. A message that has waited for a minute, or for a Mecha that has never made
+// a request, is not well, but is not in trouble yet.
 func (b *mailboxRow) Tone() string {
 	switch {
 	case b.Pending == 0:

@@ -58,7 +58,7 @@ func draw(name string, h *lastHour, show func(float64) string, value func(*point
 	for i, v := range values {
 		x := float64(i) * step
 		if v < 0 {
-			continue // the line goes on at the next value that is known
+			continue // the line continues at the next known value
 		}
 		known++
 		if begun && i+1 < len(values) && v == values[i-1] && v == values[i+1] {

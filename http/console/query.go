@@ -69,7 +69,7 @@ func sayState(state string) string {
 	say := "state:" + state + " is an event: " + what +
 		". It is shown here from now on, when it happens; no earlier message is found by it."
 	if state == string(look.StepClaimed) {
-		say += " What workers hold now stands on the page of their Mecha."
+		say += " The page of a Mecha shows what its workers hold now."
 	}
 	return say
 }

@@ -13,8 +13,8 @@ import (
 const lookedQuestions = 20
 
 // questionOf finds the question to which a message may be meant as the answer, though it neither names
-// the question nor is in its conversation; nil if there is none. It is the newest message of the other
-// direction, if that was acknowledged without an answer at about the time of the message.
+// the question nor is in its conversation, or nil. It is the newest message of the other direction, if
+// that was acknowledged without an answer at about the time of the message.
 func (c *Console) questionOf(ctx context.Context, m *relay.Message) (*relay.Message, error) {
 	if m.InReplyTo != "" {
 		return nil, nil
@@ -78,7 +78,7 @@ func nameQuestion(who relay.Address) advice {
 }
 
 // unread tells, if a message that may be an answer waits, how it is with whom it is for; else text is "".
-// level and next are those of that message.
+// level and next are that message's.
 func (c *Console) unread(ctx context.Context, m *relay.Message) (text string, level int, next []advice, err error) {
 	if !m.State.Pending() {
 		return "", 0, nil, nil
@@ -102,7 +102,7 @@ func (c *Console) unread(ctx context.Context, m *relay.Message) (text string, le
 	return text, levelOf(t, v.Code, now), r.next(), err
 }
 
-// lost returns what is known of the newest message that has expired in the last hour; nil if there is none.
+// lost returns what is known of the newest message that has expired in the last hour, or nil.
 func (c *Console) lost(ctx context.Context, dead []row) (*reason, error) {
 	for _, d := range dead {
 		if d.What != "expired" {

@@ -10,11 +10,11 @@ import (
 	"relay/db/relay"
 )
 
-// levelOf says how bad it is with a message, for every page: 0 only if it is acknowledged as its
-// sender wants it. 1 if it ended in another way, or waits for something that may yet happen by itself.
-// 2 if it waits and nobody can receive it, or if nothing has happened to it for lateAfter and nobody
-// has named a time until which it waits. A worker that claims a message and is then not heard of for
-// lateAfter has named such a time in vain.
+// levelOf says how bad it is with a message, for every page: 0 only if it is acknowledged as its sender
+// wants it. 1 if it ended in another way, or waits for something that may still happen automatically. 2 if
+// it waits and nobody can receive it, or if nothing has happened to it for lateAfter and nobody has named a
+// time until which it waits. A worker that claims a message and is then not heard of for lateAfter has named
+// such a time in vain.
 func levelOf(t *look.Trace, code relay.VerdictCode, now time.Time) int {
 	s := &t.Situation
 	switch {
@@ -36,7 +36,7 @@ func unheard(s *relay.Situation, now time.Time) bool {
 	return !s.Online && now.Sub(s.Since) > lateAfter && now.Sub(s.LastSeen) > lateAfter
 }
 
-// lastStep tells when something has happened to a message that gives hope. A client that crashes
+// lastStep returns when something has happened to a message that gives hope. A client that crashes
 // again and again is pushed the message each time, so only the first push counts, and the first
 // claim; of its own words, the latest does.
 func lastStep(t *look.Trace) time.Time {
@@ -98,7 +98,7 @@ func (c *Console) revoker(k *survey.Key) (string, error) {
 	return "", err
 }
 
-// live returns the first key that is neither revoked nor expired; nil: there is none.
+// live returns the first key that is neither revoked nor expired, or nil.
 func (s *standing) live() *survey.Key {
 	if s == nil || len(s.keys) == 0 || s.keys[0].State >= survey.KeyExpired {
 		return nil
@@ -137,7 +137,7 @@ func (s *standing) only() string {
 	return "last"
 }
 
-// lastKey returns the key that ended last, and when; nil if there is none.
+// lastKey returns the key that ended last, and when, or nil.
 func (s *standing) lastKey() (last *survey.Key, when time.Time) {
 	if s == nil {
 		return nil, time.Time{}
@@ -150,7 +150,7 @@ func (s *standing) lastKey() (last *survey.Key, when time.Time) {
 	return last, when
 }
 
-// ended tells when a key that is not live ended.
+// ended returns when a key that is not live ended.
 func ended(k survey.Key) time.Time {
 	if !k.RevokedAt.IsZero() {
 		return k.RevokedAt
@@ -193,7 +193,7 @@ type reason struct {
 
 // fullWindow tells of the sockets of a Mecha whose sync window is full.
 type fullWindow struct {
-	open time.Time // since when the oldest is open; zero: there is none, or nobody knows
+	open time.Time // since when the oldest is open; zero: nobody knows, or no socket is open
 	sent int       // messages that they were sent, and that are not acknowledged
 }
 
@@ -218,7 +218,7 @@ func (r *reason) text(said string) string {
 	case relay.VerdictRecipientGone:
 		return string(r.to) + r.who.gone(r.now) + ": nobody can receive the message."
 	case relay.VerdictDeferred:
-		said = fmt.Sprintf("%s has put the message off until %s", r.to, at(s.Until))
+		said = fmt.Sprintf("%s has deferred the message until %s", r.to, at(s.Until))
 		if s.Message.Ack != nil && s.Message.Ack.Detail != "" {
 			said += ": " + relay.Quote(s.Message.Ack.Detail)
 		}

@@ -91,7 +91,7 @@ func TestASearchForAStateSaysWhatItFinds(t *testing.T) {
 		"OVERDUE": "state:overdue finds messages that were not acknowledged by the time", "completed": "have this as the word of their latest acknowledgement.", "failed": "have this as the word", "rejected": "have this as the word",
 		"received": "have this as the word", "processing": "have this as the word", "deferred": "have this as the word",
 		"accepted": "state:accepted is an event: the relay has taken a message. It is shown here from now on, when it happens; no earlier message is found by it.", "pushed": "is an event: a message is written to a socket.",
-		"claimed":  "is an event: a worker gets a lease of a message. It is shown here from now on, when it happens; no earlier message is found by it. What workers hold now stands on the page of their Mecha.",
+		"claimed":  "is an event: a worker gets a lease of a message. It is shown here from now on, when it happens; no earlier message is found by it. The page of a Mecha shows what its workers hold now.",
 		"returned": "is an event: a lease or a deferral ends", "conversation_full": "is an event: a conversation has all the messages", "of<this>": "of<this> is no state, and is looked for as the word of an ack.",
 	} {
 		if _, page := s.get(c, "/?q="+url.QueryEscape("state:"+state)); !strings.Contains(words(page), says) {

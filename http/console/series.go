@@ -74,7 +74,7 @@ func (s *series) measured(now time.Time, pending int, histograms []Histogram) {
 
 // lastHour is what is known of the last hour.
 type lastHour struct {
-	points  []point   // in order, also those in which nothing happened
+	points  []point   // in order, including those in which nothing happened
 	from    time.Time // of points before this time, nothing is known; until the hour is counted, of none
 	counted bool
 	total   survey.Span // of all points
@@ -103,8 +103,8 @@ func (s *series) hour(now time.Time) lastHour {
 // forget makes it an hour of which nothing is counted yet.
 func (h *lastHour) forget(now time.Time) { h.from, h.counted = now.Add(time.Hour), false }
 
-// whole returns a function that tells what another one tells, but nothing of the minute that runs,
-// which has had less time than the others.
+// whole returns a function with the results of another one, but without the minute that runs, which
+// has had less time than the others.
 func (h *lastHour) whole(value func(*point) float64) func(*point) float64 {
 	last := &h.points[len(h.points)-1]
 	return func(p *point) float64 {

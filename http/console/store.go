@@ -45,11 +45,11 @@ type Live interface {
 	Online(relay.MechaNumber) bool
 	// Open counts the open sockets and long-polls of the Mecha.
 	Open(relay.MechaNumber) (sockets, longPolls int)
-	// Full tells of the sockets of the Mecha whose sync window is full: since when the oldest of
-	// them has been open, zero if there is none, and how many messages they were sent that are not
-	// acknowledged.
+	// Full returns, for the sockets of the Mecha whose sync window is full, since when the oldest of them has
+	// been open, or the zero time, and how many messages they were sent that are not acknowledged.
 	Full(relay.MechaNumber) (open time.Time, sent int)
-	// LastRequest tells when the Mecha made its last request; zero: none since the server's start.
+	// LastRequest returns when the Mecha made its last request, or the zero time if it has made none since the
+	// server's start.
 	LastRequest(relay.MechaNumber) time.Time
 	Health() ServerHealth
 }

@@ -148,7 +148,7 @@ var troubles = []trouble{
 		}
 		return m
 	}, []string{`1 message has waited 20 min for bob\^demo, which has put it off until ` + clock + `: “the printer is out of paper”\..* Wait until ` + clock + `, when bob\^demo is sent the message again, or mend what bob\^demo gives as its reason\.`, `bob\^demo ?not connected, last seen ` + clock, `the printer is out of paper`},
-		[]string{`bob\^demo has put the message off until ` + clock + `: “the printer is out of paper”\. The message has waited 20 min\. Put off at`, `deferred ?\S* ?(min)? ?until ` + clock + `: “the printer is out of paper”`, `Wait until ` + clock, `State ?put off, not acknowledged`}, "warn", "warn"},
+		[]string{`bob\^demo has put the message off until ` + clock + `: “the printer is out of paper”\. The message has waited 20 min\. Put off at`, `deferred ?\S* ?(min)? ?until ` + clock + `: “the printer is out of paper”`, `Wait until ` + clock, `State ?deferred, not acknowledged`}, "warn", "warn"},
 
 	{"lease held by a dead worker", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
@@ -166,8 +166,8 @@ var troubles = []trouble{
 		s.reopen(func(o *db.Options) { o.MinFreeDisk = math.MaxInt64 }) // nothing is ever free enough
 		s.serve()
 		return m
-	}, []string{`The relay refuses new messages: the free space on its disk, \d.*iB, is below its limit of 128 GiB\. 1 message has waited 1 min for bob\^demo, which has never made a request: .*Make space on the disk: the relay then accepts messages again by itself\. Start bob\^demo with its key, “worker”\..*3 Mechas registered`},
-		[]string{`The relay refuses new messages: the free space on its disk, \d.*iB, is below its limit of 128 GiB\. bob\^demo has never made a request\. .*Make space on the disk: the relay then accepts messages again by itself\. Start bob\^demo with its key, “worker”\.`, `Send again \(the relay refuses it now\)`}, "bad", "bad"},
+	}, []string{`The relay refuses new messages: the free space on its disk, \d.*iB, is below its limit of 128 GiB\. 1 message has waited 1 min for bob\^demo, which has never made a request: .*Make space on the disk: the relay then accepts messages again automatically\. Start bob\^demo with its key, “worker”\..*3 Mechas registered`},
+		[]string{`The relay refuses new messages: the free space on its disk, \d.*iB, is below its limit of 128 GiB\. bob\^demo has never made a request\. .*Make space on the disk: the relay then accepts messages again automatically\. Start bob\^demo with its key, “worker”\.`, `Send again \(the relay refuses it now\)`}, "bad", "bad"},
 }
 
 // reopen opens the store again, with other options.

@@ -81,7 +81,7 @@ func (c *Console) judge(
 		v.Next = lost.next()
 	}
 	if old := now.Sub(o.At); old > lookOld {
-		late = strings.TrimSpace(late + " What waits was counted " + age(old) + " ago.")
+		late = strings.TrimSpace(late + " The waiting messages were counted " + age(old) + " ago.")
 	}
 	for _, text := range []string{pending, late, sent} {
 		if text != "" {
@@ -104,7 +104,7 @@ func oldestOf(all []mailboxRow) *mailboxRow {
 
 func one(b bool) int { return map[bool]int{true: 1}[b] }
 
-// say makes a text the sentence, if there is none yet; else it is said, too.
+// say makes text the sentence if the verdict has no sentence yet; else it adds the text.
 func (v *Verdict) say(level int, text string) {
 	if v.Text == "" {
 		v.Text, v.Level = text, level

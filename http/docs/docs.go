@@ -119,9 +119,9 @@ func pictures() map[string][]byte {
 }
 
 var (
-	// comment is one that stands on lines of its own, right below what it is about.
+	// comment is one that has lines of its own, right below what it is about.
 	comment = regexp.MustCompile(`(?s)\n[ \t]*<!--.*?-->`)
-	// folder is that of the page of a ring, in a link to it. A server has all pages in one place.
+	// folder is the folder of a ring's page, in a link to it. A server has all pages in one place.
 	folder = regexp.MustCompile(`\]\((?:\.\./|[\w-]+/)+([\w-]+\.md[#)])`)
 )
 

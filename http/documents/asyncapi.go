@@ -42,7 +42,7 @@ func AsyncAPI(version string) []byte {
 			"x-close-codes": codes,
 		}},
 		Operations: object{
-			"push":        inSocket("send", "What the relay sends by itself.", "message", "receipt", "sync"),
+			"push":        inSocket("send", "The frames that the relay sends unasked.", "message", "receipt", "sync"),
 			"acknowledge": answered(inSocket("receive", "A client acknowledges.", "ack"), "ack_ok", "error"),
 			"send":        answered(inSocket("receive", "A client sends a message.", "send"), "sent", "error"),
 		},

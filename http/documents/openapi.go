@@ -133,7 +133,7 @@ func withoutTicket(c *components) (all []object) {
 	for _, name := range withKey {
 		p := maps.Clone(c.Parameters[name].(object))
 		delete(p, "required")
-		p["description"] = p["description"].(string) + " Not beside a ticket."
+		p["description"] = p["description"].(string) + " Not with a ticket."
 		all = append(all, p)
 	}
 	return all

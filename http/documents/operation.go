@@ -6,28 +6,28 @@ import (
 	"relay/db/relay"
 )
 
-// An operation is what the documents say of an endpoint, beside its row in the route table.
+// An operation is what the documents say of an endpoint, in addition to its row in the route table.
 // A test holds each to what the endpoint does.
 type operation struct {
 	id         string       // OpenAPI's operationId
 	section    string       // its place on the page "protocol"
-	parameters []string     // names in components.json, beside those in the path and those of every request with a key
+	parameters []string     // names in components.json, in addition to those of the path and of requests with a key
 	body       string       // the schema of the request's body; "": the endpoint reads none
 	mayBeEmpty bool         // the request may come without the body
-	answers    []success    // each status that is no refusal
-	refusals   []relay.Code // beside those of every request with a key
+	answers    []success    // each status that is not a refusal
+	refusals   []relay.Code // in addition to the ones of every request with a key
 	example    string       // of a body; the page "api" shows it
 	ticket     bool         // a ticket may stand for the key and its headers
 	writes     bool         // the log of a cluster decides about it; else it reads
 }
 
-// A success is an answer that is no refusal.
+// A success is an answer that is not a refusal.
 type success struct {
 	status  int
 	about   string
 	schema  string   // of a JSON body; "": none
 	media   []string // of a body that is not JSON
-	headers []string // names in components.json, beside those of every answer
+	headers []string // names in components.json, in addition to the ones of every answer
 }
 
 // everyAnswer has the headers of all answers but the 101 of a handshake.
@@ -49,7 +49,7 @@ var byStatus = map[int][]string{
 }
 
 var (
-	// withKey are the parameters of every request with a key, beside the key itself.
+	// withKey are the parameters of every request with a key, in addition to the key itself.
 	withKey = []string{"X-Request-Timestamp", "X-Nonce", "X-Signature", "X-Request-Signature"}
 	// refusedWithKey are the refusals of every request with a key.
 	refusedWithKey = []relay.Code{
@@ -61,7 +61,7 @@ var (
 	}
 	// refusedWrite are the further refusals of a write that is waited for.
 	refusedWrite = []relay.Code{relay.StoreFailed, relay.DatabaseLocked, relay.DiskFull}
-	// refusedPage are those of a page of messages.
+	// refusedPage are the refusals of a page of messages.
 	refusedPage = []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTime, relay.CursorNotFound,
 		relay.TooManySockets}
 

@@ -1,6 +1,5 @@
-// Package source is the text of the clients in other languages. Each client is
-// one file, without dependencies, which "relay client LANGUAGE" prints for a
-// program to keep beside its own source.
+// Package source is the text of the clients in other languages. Each client is one file, without
+// dependencies, which "relay client LANGUAGE" prints for a program to keep next to its own source.
 //
 // A new language is a file, an example, and a row of Languages; the page "clients" has its use.
 // The tests put any client through a relay on a bad day, and let agents of all languages ask
@@ -17,7 +16,7 @@ type Language struct {
 	Name    string // as in "relay client NAME"
 	File    string // the name under which a program keeps the client
 	About   string // what the file is, for lists
-	Example string // the file of an example, a worker and an asker; "" if there is none
+	Example string // the file of an example, a worker and an asker, or ""
 }
 
 // Languages has all languages, in the order in which they are listed.
@@ -31,13 +30,13 @@ var Languages = []Language{
 //go:embed *.py *.mjs *.mts
 var files embed.FS
 
-// unstamped stands in each file where the version belongs.
+// unstamped is the placeholder of the version in each file.
 const unstamped = "0.0.0-unstamped"
 
 // Client is the text of the client, with the version of this program in it.
 func (l Language) Client(version string) []byte { return stamped(l.File, version) }
 
-// ExampleText is the text of the example; nil if there is none.
+// ExampleText is the text of the example, or nil.
 func (l Language) ExampleText(version string) []byte {
 	if l.Example == "" {
 		return nil

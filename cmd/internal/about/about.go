@@ -8,5 +8,5 @@ import (
 
 type app struct{ *cli.App }
 
-// Commands are those of this room.
+// Commands are this room's commands.
 var Commands = cli.Commands("about", (*app).docsCommand, (*app).errorsCommand, (*app).versionCommand)

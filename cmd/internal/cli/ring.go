@@ -126,7 +126,7 @@ func find(root *cobra.Command, words string) *cobra.Command {
 	return cmd
 }
 
-// dress gives root relay's form of errors and usage, and the flags of all commands.
+// dress sets relay's form of errors and usage, and the flags of all commands.
 func (a *App) dress(root *cobra.Command) {
 	root.Version = BuildVersion().Version
 	root.SilenceErrors, root.SilenceUsage = true, true

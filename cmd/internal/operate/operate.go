@@ -11,7 +11,7 @@ import (
 
 type app struct{ *cli.App }
 
-// Commands are those of this room.
+// Commands are this room's commands.
 var Commands = slices.Concat(
 	cli.Commands("keys", (*app).keyCommand, (*app).mechaCommand),
 	cli.Commands("operating", (*app).backupCommand, (*app).restoreCommand, (*app).pruneCommand))

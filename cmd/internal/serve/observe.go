@@ -63,7 +63,7 @@ func (p *profiles) start(r *Running) error {
 	return nil
 }
 
-// Beside are the limits for a request on an address other than the relay's own.
+// Beside has the limits for a request on an address other than the relay's own.
 var Beside = http.Timeouts{
 	Header: 5 * time.Second, Body: 5 * time.Second,
 	Idle:       2 * time.Minute, // Prometheus asks more often

@@ -43,7 +43,7 @@ func Denied(path string, write bool, err error) error {
 	if folder := filepath.Dir(real); write && mayNot(folder, unix.W_OK|unix.X_OK) { // SQLite makes files there
 		return noPermission(path, folder, unix.W_OK)
 	}
-	if write && mayNot(real+".lock", unix.W_OK) { // for a server, and for the commands that stand in for one
+	if write && mayNot(real+".lock", unix.W_OK) { // for a server, and for the commands that replace one
 		return noPermission(path, real+".lock", unix.W_OK)
 	}
 	return err

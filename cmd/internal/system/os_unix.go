@@ -46,7 +46,7 @@ func waitForStops() {
 	}()
 }
 
-// stopSelf stops this process and returns when it goes on.
+// stopSelf stops this process and returns when it continues.
 func stopSelf() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
