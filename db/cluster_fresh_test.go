@@ -92,7 +92,7 @@ func TestReplicasReadWhatAnotherHasWritten(t *testing.T) {
 func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) (err error) {
 	at, _ := d.w.IDs.MessagePosition(s.ID)
 	for range 20 {
-		last, _ := replicated(d.w).Replica.AppliedTo.Look()
+		last, _ := replicated(d.w).Replica.AppliedTo.Get()
 		began := time.Now()
 		err = read(d, s)
 		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < engine.MaxLag {

@@ -120,7 +120,7 @@ type DB struct {
 	w    *engine.Store
 	nouns
 	lock   *file.Locked  // nil: another process may write
-	server *handover     // for a command, forwards writes to the server of the file; nil if this process writes
+	server *forwarder    // for a command, forwards writes to the server of the file; nil if this process writes
 	admin  *admin.Server // takes the requests of commands; nil without a socket
 
 	shutdown sync.Once
@@ -217,7 +217,7 @@ func (d *DB) open(prepare func(*DB)) error {
 func (d *DB) take() (err error) {
 	held, server, err := admin.Take(d.w.Path, d.w.Opts.Serve)
 	if d.lock = held; server != nil {
-		d.server = &handover{Client: server, d: d}
+		d.server = &forwarder{Client: server, d: d}
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func (d *DB) openLog() error {
 		if err != nil {
 			return err
 		}
-		d.server = &handover{Client: client, d: d}
+		d.server = &forwarder{Client: client, d: d}
 		d.lock.Leave(false) // for the server that may yet come
 		d.lock = nil
 	}

@@ -17,8 +17,8 @@ import (
 	"relay/db/relay"
 )
 
-// handover sends the writes of a command to the server of the file.
-type handover struct {
+// forwarder sends the writes of a command to the server of the file.
+type forwarder struct {
 	*admin.Client
 	d       *DB  // of the command
 	follows bool // a log
@@ -27,7 +27,7 @@ type handover struct {
 	next *DB // has the file once the server is gone; nil while it is not known to be gone
 }
 
-func (h *handover) take(j engine.Job) {
+func (h *forwarder) take(j engine.Job) {
 	form := relay.AppendWrite(nil, j.Shared())
 	if limit := admin.MaxBytes - 1<<20; len(form) > limit {
 		h.d.w.FinishLater(j, relay.Errorf(relay.PayloadTooLarge,
@@ -60,7 +60,7 @@ func isGone(err error) bool {
 // again repeats a write after the server of the file has gone. The next server makes it; without one,
 // this process does. If the first server may have made the write (perhaps), again repeats only writes
 // that may be made twice.
-func (h *handover) again(j engine.Job, perhaps bool) {
+func (h *forwarder) again(j engine.Job, perhaps bool) {
 	next, err := h.successor()
 	write := j.Shared()
 	if act, ok := write.(*relay.Act); ok && act.Write != nil {
@@ -85,7 +85,7 @@ func (h *handover) again(j engine.Job, perhaps bool) {
 }
 
 // successor opens the file again, with another server or without one.
-func (h *handover) successor() (_ *DB, err error) {
+func (h *forwarder) successor() (_ *DB, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.next == nil {
@@ -94,7 +94,7 @@ func (h *handover) successor() (_ *DB, err error) {
 	return h.next, err
 }
 
-func (h *handover) close() {
+func (h *forwarder) close() {
 	h.Close()
 	h.mu.Lock()
 	defer h.mu.Unlock()

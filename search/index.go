@@ -20,7 +20,7 @@
 // exact names first. ranking.go has all constants and word lists that decide
 // the order.
 //
-// A Boost adds to the scores what the texts do not tell (boost.go).
+// A Boost adds to the scores what the texts do not show (boost.go).
 //
 // The statistics are ours too, and exact, so the order depends on the profiles alone: one batch,
 // many batches or a rebuild after deletions lead to the same order.
@@ -195,7 +195,7 @@ func (x *Index) Close() error {
 	return s.close()
 }
 
-// Wake tells Follow that the store has changed. It never blocks.
+// Wake notifies Follow that the store has changed. It never blocks.
 func (x *Index) Wake() {
 	select {
 	case x.changed <- struct{}{}:

@@ -14,9 +14,9 @@
 //
 // # Heartbeats and the lease
 //
-// Each node tells the others four times a second how far its store has come (heartbeat.go). From
-// that a node knows that it is not cut off (Fresh, lease.go), who issues maintenance writes
-// (KeepsLog), and that the stores have decided alike.
+// Each node sends the others its store's position four times a second (heartbeat.go). From that a
+// node knows that it is not cut off (Fresh, lease.go), who issues maintenance writes (KeepsLog),
+// and that the stores have decided alike.
 //
 // # Who may vote
 //

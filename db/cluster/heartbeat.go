@@ -142,7 +142,7 @@ func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err
 		tick := time.NewTicker(beatEvery)
 		defer tick.Stop()
 		for {
-			n.tell(c)
+			n.sendBeat(c)
 			n.renew()
 			select {
 			case <-tick.C:
@@ -165,9 +165,9 @@ func (b *heartbeats) hurry() {
 	}
 }
 
-// tell sends one beat. It reads which beats it answers before it reads the store's position,
+// sendBeat sends one beat. It reads which beats it answers before it reads the store's position,
 // so that the answer does not describe a time before the question.
-func (n *Node) tell(c *nats.Conn) {
+func (n *Node) sendBeat(c *nats.Conn) {
 	id := n.id.get()
 	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past,
 		Known: id.Known, Version: n.c.Version, Heard: map[string]echo{}}
@@ -281,7 +281,7 @@ func (n *Node) hear(b beat) {
 }
 
 // leaveOut leaves out a beat that could not be noted. A folder that looks older may only be a late
-// beat, if a third node has already told of a later one. The caller must hold the lock.
+// beat, if a third node has already reported a later one. The caller must hold the lock.
 func (n *Node) leaveOut(p *peer, b *beat, why error) {
 	mayBeLate := errors.Is(why, errOlder) && !b.Asking // a node that asks learns it anyway
 	if mayBeLate && !n.isPresent(p, b) {

@@ -39,8 +39,8 @@ type identityForm struct {
 	Met     map[string]string `json:"met"`    // the folder of each other node, by its name
 	past
 	// Known has the highest age of each incarnation of the folders of the other nodes, by the
-	// nodes' names. News is written with the next change of this file; the node tells the others at
-	// once.
+	// nodes' names. News is written with the next change of this file; the node sends it to the
+	// others at once.
 	Known map[string]ages `json:"known"`
 	// End is why the node does not start again, or "".
 	End string `json:"end,omitempty"`
@@ -49,7 +49,7 @@ type identityForm struct {
 // ages are the highest ages of a folder that are known, by its incarnations.
 type ages map[string]uint64
 
-// past is what a folder knows of itself. A node tells it only once it is on disk. So nobody has
+// past is what a folder knows of itself. A node sends it only once it is on disk. So nobody has
 // heard of an age and an incarnation that the folder did not have, unless the folder was rolled
 // back.
 type past struct {

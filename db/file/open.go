@@ -113,8 +113,8 @@ func Explain(path string, err error) error {
 	return err
 }
 
-// ofSource is Explain for the file from, of a copy of which err tells that it is damaged, since the
-// damage is the source's. It returns other errors unchanged.
+// ofSource is Explain for the file from, if err says that its copy is damaged, since the damage is
+// the source's. It returns other errors unchanged.
 func ofSource(from string, err error) error {
 	if sqlite.IsCorrupt(err) {
 		return Explain(from, err)

@@ -88,7 +88,7 @@ type StreamPage struct {
 type ReceiptQuery struct {
 	Sender MechaNumber
 	After  Position // the piece begins after the receipt at this position
-	Limit  int      // receipts that are looked at, including those of other Mechas
+	Limit  int      // receipts to read, including those of other Mechas
 }
 
 // ReceiptPage is the answer to a ReceiptQuery. All its changes have New set, and Freed not.

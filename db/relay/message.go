@@ -90,8 +90,8 @@ type Change struct {
 	Returned bool
 }
 
-// A Notice is what the relay itself tells the sender of a message, as a receipt that
-// changes nothing (PROTOCOL §3, Send).
+// A Notice is a message of the relay itself to the sender, as a receipt that changes
+// nothing (PROTOCOL §3, Send).
 type Notice int8
 
 // The notices.

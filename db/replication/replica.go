@@ -233,8 +233,8 @@ func (r *applied) move(to relay.Position) {
 	}
 }
 
-// Look returns the position, and a channel that is closed when it grows.
-func (r *applied) Look() (last relay.Position, moved <-chan struct{}) {
+// Get returns the position, and a channel that is closed when it grows.
+func (r *applied) Get() (last relay.Position, moved <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.moved == nil {

@@ -138,7 +138,7 @@ func (l *Replication) refusal() error {
 
 func (l *Replication) Await(ctx context.Context, p relay.Position) error {
 	reach := &l.Replica.AppliedTo
-	last, moved := reach.Look()
+	last, moved := reach.Get()
 	if p <= last {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (l *Replication) Await(ctx context.Context, p relay.Position) error {
 	for p > last {
 		select {
 		case <-moved:
-			last, moved = reach.Look()
+			last, moved = reach.Get()
 		case <-lag.C:
 			return engine.ErrNotCurrent("this node of the cluster does not have this message yet; ask another one")
 		case <-ctx.Done():

@@ -28,8 +28,8 @@ type Log interface {
 
 	// Follow calls deliver with the entries after the one of a number, in order and without a
 	// gap, those of the past and then each new one, until ctx ends, deliver returns an error,
-	// or it cannot continue. One call of deliver is under way at a time, and none once Follow
-	// has returned. The entries belong to deliver. The store calls Follow again after errors
+	// or it cannot continue. One call of deliver runs at a time, and none once Follow has
+	// returned. The entries belong to deliver. The store calls Follow again after errors
 	// other than these two: ErrLogTruncated, if the log no longer has the entry behind after;
 	// ErrLogBehind, if it ends before the entry after.
 	Follow(ctx context.Context, after uint64, deliver func([]Entry) error) error

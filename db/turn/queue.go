@@ -25,17 +25,17 @@ type wish[O comparable] struct {
 	bytes int
 }
 
-// NewQueue returns an empty queue with so many places. all bounds a batch that takes all
-// items, and cut one that leaves some behind; cut is smaller, because those wait for the
-// batch to end. Every batch takes the oldest item, however large it is.
+// NewQueue returns an empty queue with a number of places. all bounds a batch that takes
+// all items, and cut one that leaves some behind; cut is smaller, because those wait for
+// the batch to end. Every batch takes the oldest item, however large it is.
 func NewQueue[O comparable, T any](places int, all, cut Batch, refused Refused) Queue[O, T] {
 	cut = Batch{min(all.Items, cut.Items), min(all.Bytes, cut.Bytes)}
 	return Queue[O, T]{places: places, all: all, cut: cut, refused: refused, of: map[O]int{}}
 }
 
-// Add adds an item of so many bytes. An owner may have as many items as there are free
-// places. So one owner that floods the queue gets half of the places, two get a third each,
-// and a place is always left for others. It returns the error of refused.
+// Add adds an item with its size in bytes. An owner may have as many items as there are
+// free places. So one owner that floods the queue gets half of the places, two get a third
+// each, and a place is always left for others. It returns the error of refused.
 func (q *Queue[O, T]) Add(of O, bytes int, item T) error {
 	var house O
 	switch free, own := q.places-len(q.items), q.of[of]; {

@@ -36,8 +36,8 @@ const (
 type checkpoints struct {
 	w          *Store
 	readers    *readers.Pool
-	wanted     chan struct{} // tells the copying goroutine to copy
-	done       chan struct{} // tells the writer that it has copied
+	wanted     chan struct{} // asks the copying goroutine to copy
+	done       chan struct{} // signals that it has copied
 	fault      atomic.Bool   // the last copy of the copying goroutine failed
 	running    bool          // the copying goroutine is at work
 	started    time.Time     // when that goroutine was started last, by the real clock

@@ -60,8 +60,8 @@ type Gate interface {
 
 // Hooks are what the store does when its Log stops.
 type Hooks struct {
-	// Settle ends the store's work that goes through the log, and closes the channel once its
-	// last write is on its way. The writer's goroutine calls it.
+	// Settle ends the store's work that goes through the log, and closes the channel once it
+	// has queued its last write. The writer's goroutine calls it.
 	Settle   func(settled chan struct{})
 	Unlisten func() // ends the requests of commands
 }

@@ -76,8 +76,8 @@ func (l *listeners) committed(c *relay.Commit) {
 	}
 }
 
-// tell calls the listeners of topics that have changed.
-func (l *listeners) tell(changed Topic) {
+// notify calls the listeners of topics that have changed.
+func (l *listeners) notify(changed Topic) {
 	l.Mu.RLock()
 	defer l.Mu.RUnlock()
 	for _, on := range l.on {

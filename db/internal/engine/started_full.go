@@ -84,7 +84,7 @@ func (w *Store) reopen() error {
 	// Another process may have found room earlier, and have written.
 	w.Foreign.data, w.cachedAt = unknownVersion, unknownVersion
 	w.forgetRead()
-	w.Listeners.tell(KeysChanged | EntriesChanged)
+	w.Listeners.notify(KeysChanged | EntriesChanged)
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (w *Store) Commit(jobs []QueuedJob) {
 func (w *Store) Release(jobs []QueuedJob, err error) {
 	if err == nil {
 		// before Finish, so that a key no longer works when its revocation returns
-		w.Listeners.tell(w.batch.Changed & KeysChanged)
+		w.Listeners.notify(w.batch.Changed & KeysChanged)
 	}
 	for i := range jobs {
 		o := &jobs[i]
@@ -75,7 +75,7 @@ func (w *Store) Release(jobs []QueuedJob, err error) {
 		w.Listeners.committed(b)
 	}
 	if err == nil {
-		w.Listeners.tell(w.batch.Changed &^ KeysChanged)
+		w.Listeners.notify(w.batch.Changed &^ KeysChanged)
 	}
 	if w.batch.committing { // without a COMMIT, the log is as it was
 		w.Checkpoints.begin()

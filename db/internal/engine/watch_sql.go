@@ -84,8 +84,9 @@ func (h *watch) Run(closed <-chan struct{}) {
 	}
 }
 
-// poll tells the listeners of changes, and finds out whether the write lock is free. It
-// cannot tell this process's own commits from others, so the listeners hear of those twice.
+// poll notifies the listeners of changes, and finds out whether the write lock is free. It
+// cannot distinguish this process's own commits from others, so listeners are called twice
+// for those.
 func (h *watch) poll() {
 	h.checkClock()
 	if h.c == nil && h.Open() != nil {
@@ -94,7 +95,7 @@ func (h *watch) poll() {
 	data, err := h.c.Number("PRAGMA data_version")
 	changed := data != h.data
 	if err == nil && changed {
-		err = h.tell(data)
+		err = h.notifyKeys(data)
 	}
 	if err == nil && h.w.Opts.Serve {
 		err = h.checkWriteLock(changed)
@@ -105,11 +106,11 @@ func (h *watch) poll() {
 	} // after any other error, the next poll tries again
 }
 
-// tell tells the listeners if keys have changed.
-func (h *watch) tell(data int64) error {
+// notifyKeys calls the listeners if keys have changed.
+func (h *watch) notifyKeys(data int64) error {
 	keys, err := h.c.Number("SELECT value FROM setting WHERE name = 'keys_version'")
 	if err == nil && keys != h.keys {
-		h.w.Listeners.tell(KeysChanged)
+		h.w.Listeners.notify(KeysChanged)
 	}
 	if err == nil {
 		h.data, h.keys = data, keys
@@ -165,7 +166,7 @@ func (h *watch) report() {
 	since := h.held
 	h.reported = true
 	h.Locked.Store(&since)
-	h.say(func() {
+	h.queueReport(func() {
 		h.w.Opts.Logger.Warn("another process holds the write lock: nothing can be written until it releases the lock",
 			"since", relay.FormatTime(since), "holder", platform.Holder(h.path, platform.WriteLock))
 	})
@@ -175,7 +176,7 @@ func (h *watch) report() {
 const jump = time.Minute
 
 // checkClock logs that the clock was set. The relay follows the clock nevertheless, because
-// it cannot tell a wrong clock from a machine that has slept.
+// a wrong clock is indistinguishable from a machine that has slept.
 func (h *watch) checkClock() {
 	clock, passed := h.w.Opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
 	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
@@ -197,13 +198,13 @@ func (h *watch) checkLog() {
 	switch {
 	case stuck == 0 && !h.grows.IsZero():
 		h.grows = time.Time{}
-		h.say(func() {
+		h.queueReport(func() {
 			h.w.Opts.Logger.Info("the database's log is copied again; the next writes truncate it",
 				"log_bytes", sqlite.LogSize(h.path))
 		})
 	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
 		h.grows = time.Now()
-		h.say(func() {
+		h.queueReport(func() {
 			h.w.Opts.Logger.Warn("another process reads an old state of the database, so its log cannot be truncated, "+
 				"and grows with every write",
 				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder",
@@ -212,8 +213,8 @@ func (h *watch) checkLog() {
 	}
 }
 
-// say queues a report. If too many are waiting, it drops the report.
-func (h *watch) say(report func()) {
+// queueReport queues a report. If too many are waiting, it drops the report.
+func (h *watch) queueReport(report func()) {
 	select {
 	case h.reports <- report:
 	default:
@@ -224,7 +225,9 @@ func (h *watch) say(report func()) {
 func (h *watch) free() {
 	if h.reported {
 		held := int(time.Since(h.held).Seconds())
-		h.say(func() { h.w.Opts.Logger.Info("the write lock of the database is free again", "held_seconds", held) })
+		h.queueReport(func() {
+			h.w.Opts.Logger.Info("the write lock of the database is free again", "held_seconds", held)
+		})
 	}
 	h.held, h.reported = time.Time{}, false
 	h.Locked.Store(nil)

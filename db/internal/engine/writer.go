@@ -8,7 +8,7 @@
 // caller. A job that is refused has written nothing. A Room is what the store has for one noun;
 // the writer meets it by the hooks of that interface alone, and never names one.
 //
-// Store and Tx belong to the writer's goroutine, but for what their fields and methods say.
+// Store and Tx belong to the writer's goroutine, except where their fields and methods say otherwise.
 package engine
 
 import (

@@ -61,8 +61,8 @@ func (r *Retention) nextAsked() *pruneRun {
 	return a
 }
 
-// tell adds the result of a piece to a run.
-func (r *Retention) tell(a *pruneRun, out relay.Pruned, given int64) (so SoFar) {
+// addResult adds the result of a piece to a run.
+func (r *Retention) addResult(a *pruneRun, out relay.Pruned, given int64) (so SoFar) {
 	r.asks.Lock()
 	defer r.asks.Unlock()
 	a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+int64(out.Messages), a.so.Bytes+out.Bytes,
@@ -134,5 +134,5 @@ func (r *Retention) Work(ctx context.Context, o Errand, say func(SoFar)) (so SoF
 	case <-ended:
 	case <-r.w.Ended:
 	}
-	return r.tell(a, relay.Pruned{}, 0), err
+	return r.addResult(a, relay.Pruned{}, 0), err
 }

@@ -53,10 +53,10 @@ type unusedRow struct {
 	text string
 }
 
-// look reads the rows of a query, each with its number, whether it is unused, and a text,
+// unusedRows reads the rows of a query, each with its number, whether it is unused, and a text,
 // and returns the unused ones. The next write continues after the number next. more says
 // that there are further rows.
-func (room *Retention) look(
+func (room *Retention) unusedRows(
 	t *engine.Tx, limit int, after int64, query string, args ...any,
 ) (unused []unusedRow, next int64, more bool, err error) {
 	r := t.C.Query(query, args...)
@@ -73,7 +73,7 @@ func (room *Retention) look(
 func (r *Retention) pruneWords(
 	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
 ) error {
-	unused, next, more, err := r.look(t, p.Limit, p.Words,
+	unused, next, more, err := r.unusedRows(t, p.Limit, p.Words,
 		`SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
 		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`,
@@ -111,7 +111,7 @@ func (r *Retention) pruneKeys(
 	if err != nil {
 		return err
 	}
-	unused, next, more, err := r.look(t, p.Limit, p.Keys,
+	unused, next, more, err := r.unusedRows(t, p.Limit, p.Keys,
 		`SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
 		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`,
 		int64(oldest), endedBefore(p), p.Keys, int64(p.Limit))
@@ -138,7 +138,7 @@ func (r *Retention) pruneKeys(
 func (r *Retention) pruneMechas(
 	t *engine.Tx, p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused,
 ) error {
-	unused, next, more, err := r.look(t, p.Limit, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
+	unused, next, more, err := r.unusedRows(t, p.Limit, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
 		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`,

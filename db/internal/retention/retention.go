@@ -342,7 +342,7 @@ func (r *Retention) prunePiece(p *pass, asked *pruneRun, now time.Time) engine.J
 		r.toSay.Messages, r.toSay.Bytes = r.toSay.Messages+out.Messages, r.toSay.Bytes+out.Bytes
 		if asked == nil {
 			r.toAudit.Messages, r.toAudit.Bytes = r.toAudit.Messages+out.Messages, r.toAudit.Bytes+out.Bytes
-		} else if r.tell(asked, out, 0); p.target.IsZero() { // the command notes it in the audit log
+		} else if r.addResult(asked, out, 0); p.target.IsZero() { // the command notes it in the audit log
 			r.tidy(p, now)
 		}
 	})

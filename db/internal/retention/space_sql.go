@@ -44,7 +44,7 @@ func (r *Retention) spacePiece(asked *pruneRun) engine.Job {
 	return r.localJobOf(v, func() {
 		s.giving = v.cut > 0 && v.free > asked.mayKeep((keptPages+v.all/keptShare)/2)
 		if asked != nil && asked.unused > 0 { // there may be new unused pages
-			s.giving = s.giving && r.tell(asked, relay.Pruned{}, v.cut*file.PageSize).Given < asked.unused
+			s.giving = s.giving && r.addResult(asked, relay.Pruned{}, v.cut*file.PageSize).Given < asked.unused
 		}
 		if !s.giving {
 			r.w.Checkpoints.CopySoon = true // only a copied log makes the file shorter

@@ -50,7 +50,7 @@ func connectedTo(info os.FileInfo) *connectedFile {
 	return nil
 }
 
-// disconnect counts the connection no more. It has been closed.
+// disconnect stops counting a connection, which has been closed.
 func (f *connectedFile) disconnect() {
 	if f == nil {
 		return
