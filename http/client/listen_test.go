@@ -212,6 +212,30 @@ func TestTheBreakerEndsWhatTwoAgentsWouldNot(t *testing.T) {
 	})
 }
 
+// A worker keeps a message for as long as its handler runs, whatever the lease.
+func TestAWorkerKeepsWhatItWorksOn(t *testing.T) {
+	wire.Bubble(t, func(t *testing.T) {
+		alice, bob := mustServe(t).mustPair()
+		begun := make(chan int, 9)
+		for range 2 {
+			listen(t, bob.at(bob.r.url), client.ListenOptions{Claim: true}, func(_ context.Context, m *client.Message) error {
+				begun <- m.Attempt
+				time.Sleep(10 * time.Minute)
+				return nil
+			})
+		}
+		id := alice.mustSend(bob, `{}`).MessageID
+		time.Sleep(9 * time.Minute)
+		if bob.record(id).State != "delivered" {
+			t.Errorf("%+v after nine leases", bob.record(id))
+		}
+		time.Sleep(2 * time.Minute)
+		if bob.record(id).State != "acknowledged" || len(begun) != 1 {
+			t.Errorf("%+v, handled %d times", bob.record(id), len(begun))
+		}
+	})
+}
+
 // While a machine sleeps its timers stand still, and the relay's leases run out.
 func TestAWorkerWhoseMachineSleptGivesItsMessageUp(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
