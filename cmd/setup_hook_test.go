@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"relay/db/scratch"
 )
@@ -71,22 +70,26 @@ func (s *server) wantBell(ids ...string) {
 	}
 }
 
-// wantSilence expects that a hook is still waiting after the relay was asked a few times.
+// lookedTwice waits until a hook, or a listener with a bell, has asked a relay that logs requests what is pending, and
+// has dealt with two answers: then it asks once more. It ends as well if s does.
+func (p *pair) lookedTwice(s *server) {
+	p.t.Helper()
+	looks := func() int { return strings.Count(p.stderr.String(), "/mecha/bob^talk/messages ") }
+	before := looks()
+	eventually(p.t, patience, "it has looked twice", func() bool { return looks() >= before+3 || s.ended() })
+}
+
+// wantSilence expects that a hook is still waiting, without a word, after two looks.
 func (p *pair) wantSilence(s *server) {
 	p.t.Helper()
-	select {
-	case <-s.exited:
-		p.t.Fatalf("exit %d: %s", s.cmd.ProcessState.ExitCode(), s.stderr)
-	case <-time.After(5 * time.Second): // two looks, which nothing tells of
-	}
-	if s.stderr.String() != "" || s.stdout.String() != "" {
-		p.t.Errorf("it said %s%s", s.stderr, s.stdout)
+	if p.lookedTwice(s); s.ended() || s.stderr.String() != "" || s.stdout.String() != "" {
+		p.t.Fatalf("it said %s%s, or ended: %v", s.stderr, s.stdout, s.ended())
 	}
 }
 
 func TestTheBellRingsOnceUntilItIsAnswered(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
+	p := newPair(t, "--log-level", "debug")
 	h := p.armed(p.hook("s1"))
 	first := p.send(p.alice, "bob^talk", `{"text":"a secret of alice"}`).MessageID
 	h.wantBell(first)
@@ -117,7 +120,7 @@ func TestTheBellRingsOnceUntilItIsAnswered(t *testing.T) {
 func TestWhatIsPutOffRingsWhenItIsDue(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
-	p := newPair(t)
+	p := newPair(t, "--log-level", "debug")
 	id := p.send(p.alice, "bob^talk", `{}`).MessageID
 	p.hook("s").wantBell(id)
 	p.ask(p.bob, "POST", "/api/v1/messages/"+id+"/ack", `{"status":"deferred","retry_after_seconds":15,"client_ts":"2026-01-01T00:00:00Z"}`).want(t, 200)
@@ -222,12 +225,15 @@ func TestAHookThatFailsWakesNobody(t *testing.T) {
 func TestListenRingsTheBell(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
-	p := newPair(t)
+	p := newPair(t, "--log-level", "debug")
 	first := p.send(p.alice, "bob^talk", `{"text":"a secret"}`).MessageID
 	l := p.listen("--bell")
 	l.await(l.stdout, `^relay: 1 message is pending: `+first+` from alice\^talk\n$`)
 	second := p.send(p.alice, "bob^talk", `{}`).MessageID
-	p.wantStill(l, 1)
+	p.lookedTwice(l)
+	if n := strings.Count(l.stdout.String(), "\n"); n != 1 {
+		t.Errorf("%d lines: %s", n, l.stdout)
+	}
 	p.ackAs(p.bob, first, "completed", "")
 	l.await(l.stdout, `\nrelay: 1 message is pending: `+second+` from alice\^talk\n$`)
 	l.interrupt()
@@ -235,15 +241,6 @@ func TestListenRingsTheBell(t *testing.T) {
 	l.await(l.stdout, `^{"mecha_id":"bob\^talk","pending":1,"messages":\[{"message_id":"`+second+`","from":"alice\^talk"}\]}\n$`)
 	l.interrupt()
 	does(t, p.asBob, "listen", "--bell", "--ack", "completed").wantCode(t, 2, "--bell cannot be combined with")
-}
-
-// wantStill expects that a listener prints no more than so many lines.
-func (p *pair) wantStill(l *server, lines int) {
-	p.t.Helper()
-	time.Sleep(5 * time.Second) // two looks, which nothing tells of
-	if n := strings.Count(l.stdout.String(), "\n"); n != lines {
-		p.t.Errorf("%d lines: %s", n, l.stdout)
-	}
 }
 
 // A program that answers at the relay's address cannot speak to the model through a bell.
