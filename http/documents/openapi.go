@@ -222,7 +222,7 @@ func problemSchema(codes ...relay.Code) object {
 	}
 	if slices.Contains(codes, relay.TimestampOutOfRange) {
 		properties["server_time"] = object{"type": "string", "format": "date-time",
-			"description": "What the relay's clock says, with timestamp_out_of_range."}
+			"description": "The time of the relay's clock, with timestamp_out_of_range."}
 	}
 	return object{"allOf": []object{reference("schemas", "Problem")}, "properties": properties}
 }

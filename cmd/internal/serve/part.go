@@ -41,8 +41,8 @@ type Part struct {
 	// Boost returns what adds to the scores of searches, or nil. The relay uses the boost of the first part
 	// that has one.
 	Boost func(*db.DB, *slog.Logger) search.Boost
-	// Extend adds gateways and routes to the API. What it adds may later read the configuration, which then has
-	// the additions of all parts.
+	// Extend adds gateways and routes to the API. Its additions may later read the configuration, which then
+	// has the additions of all parts.
 	Extend func(*http.Config)
 	// Start is called before the relay answers its first request.
 	Start func(*Running) error
