@@ -262,7 +262,7 @@ func TestSettingsThatDoNotGoTogether(t *testing.T) {
 	for args, says := range map[string]string{
 		"--tls-cert a.pem": "require each other", "--tls-key a.key": "require each other",
 		"--trusted-proxy proxy.example.com": "--trusted-proxy", "--trusted-proxy 10.0.0.0/33": "--trusted-proxy",
-		"--trusted-proxy 0.0.0.0/0": "everybody", "--trusted-proxy 10.0.0.1,::/0": "everybody", "--trusted-proxy fe80::1%eth0": "--trusted-proxy",
+		"--trusted-proxy 0.0.0.0/0": "everyone", "--trusted-proxy 10.0.0.1,::/0": "everyone", "--trusted-proxy fe80::1%eth0": "--trusted-proxy",
 		"--max-connections=-1": "negative", "--max-body-memory 1000": "at least --max-body",
 	} {
 		db := tempDB(t)
