@@ -85,7 +85,7 @@ func headingAnchors(text string) map[string]bool {
 }
 
 // A link between files leads to a file, and to a section of it, as a forge shows
-// them, also while a ring is taken off. What a server shows is told by
+// them, even while a ring is taken off. What a server shows is told by
 // TestNoLinkOfTheSiteIsDead.
 func TestNoLinkBetweenFilesIsDead(t *testing.T) {
 	known := map[string]linked{}
@@ -258,7 +258,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 	}
 }
 
-// The sh blocks of these pages are pasted one after the other, beside a server.
+// The sh blocks of these pages are pasted one after the other, next to a server.
 // Other blocks start servers or want other machines.
 func TestTheExamplesOfThePagesRun(t *testing.T) {
 	need(t, "sh", "awk", "curl")
@@ -289,7 +289,7 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 	}
 }
 
-// The examples of the page "api" run as they stand, beside a server: those
+// The examples of the page "api" run as they stand, next to a server: those
 // in the shell, where curl fails if the answer is a refusal, and those in Python.
 func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 	asRelay(t)

@@ -69,7 +69,7 @@ var house = []row{
 	{"contrib/sbom", "", "net github.com golang.org modernc.org database"},
 }
 
-// In db and its rooms, SQL stands in the files whose names end in _sql.
+// In db and its rooms, SQL is in the files whose names end in _sql.
 func TestSQLStandsInItsFiles(t *testing.T) {
 	statement := regexp.MustCompile("[\"`](SELECT|INSERT|UPDATE|DELETE|PRAGMA|CREATE|DROP) ")
 	for _, s := range sources(t) {

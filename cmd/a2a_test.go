@@ -111,7 +111,7 @@ func mustRead(t testing.TB, file string) string {
 	return string(text)
 }
 
-// A Mecha asks for more, the client answers, and the task goes on; another one is canceled.
+// A Mecha asks for more, the client answers, and the task continues; another one is canceled.
 func TestA2ATasksGoOnAndAreCanceled(t *testing.T) {
 	t.Parallel()
 	s, d, keys := newDoor(t)
@@ -255,7 +255,7 @@ func TestA2AWaitsAndExpires(t *testing.T) {
 	}
 }
 
-// A client that repeats a message gets the same task, also at another door of the same Mecha with
+// A client that repeats a message gets the same task, even at another door of the same Mecha with
 // another --ttl, and if it names the context that it was told.
 func TestA2ARecognisesRepeats(t *testing.T) {
 	t.Parallel()

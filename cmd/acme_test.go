@@ -217,7 +217,7 @@ func TestACME(t *testing.T) {
 	}
 }
 
-// A CA that cannot be reached is logged. The relay starts and stops all the same.
+// A CA that cannot be reached is logged. The relay starts and stops anyway.
 func TestACMEWithoutACA(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()

@@ -37,7 +37,7 @@ func TestAskAndReply(t *testing.T) {
 	does(t, p.asBob, "reply", "msg_x", `{}`).wantCode(t, 1, "message_not_found")
 	does(t, p.asBob, "reply", id, `[]`).wantCode(t, 2, "must be a JSON object")
 
-	// Nobody answers: exit code 3. The same command goes on waiting for the same message.
+	// Nobody answers: exit code 3. The same command keeps waiting for the same message.
 	args := []string{"ask", "bob^talk", `{"q":2}`, "--idempotency-key", "k", "--timeout", "5s", "--json"}
 	eventually(t, patience, "the reason is there", func() bool { // the machine may be too slow for the 2 s in which ask looks for it
 		r = does(t, p.asAlice, args...).wantCode(t, 3, "no answer to msg_", "within 5s", `"exit":3`)
@@ -154,7 +154,7 @@ func TestTwoThatAnswerEverythingAreStoppedByTheBreaker(t *testing.T) {
 	if m := p.awaitStatus(all[10].MessageID, "failed"); !strings.Contains(m.Ack.Detail, "--max-replies") {
 		t.Errorf("%+v", m.Ack)
 	}
-	// Other conversations go on, and so do messages that want no answer.
+	// Other conversations continue, and so do messages that want no answer.
 	other := p.send(p.alice, "bob^talk", `{}`)
 	p.awaitStatus(other.MessageID, "completed")
 	r := does(t, p.asAlice, "send", "bob^talk", `{}`, "--conversation", first.ConversationID, "--type", "ping", "--wait-ack", "1m").wantCode(t, 0)

@@ -8,7 +8,7 @@ import (
 )
 
 // Somebody asks the first Mecha that is found, and what that completes is learned; then an
-// operator has it forgotten, beside the server.
+// operator has it forgotten, next to the server.
 func TestAskFindsWhomToAsk(t *testing.T) {
 	if !docs.Has("learning") {
 		t.Skip("the ring is taken off")

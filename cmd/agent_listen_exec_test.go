@@ -323,7 +323,7 @@ func TestClientCommandsRepeatNoSecret(t *testing.T) {
 					continue // each command meets each key, and each address
 				}
 				if strings.HasPrefix(command, "listen") && (strings.HasSuffix(url, "127.0.0.1:1") || key == secret.Key) {
-					continue // it would go on listening, or trying
+					continue // it would continue listening, or trying
 				}
 				r := run(t, strings.Fields(command), []string{"RELAY_URL=" + url, "RELAY_KEY=" + key, "RELAY_SIGNING_SECRET=" + *secret.Secret, "XDG_STATE_HOME=" + t.TempDir()}, "")
 				for _, s := range []string{p.alice.Key, typo, secret.Key, *secret.Secret, "hunter2"} {

@@ -36,7 +36,7 @@ func TestListenPrintsAndResumes(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	// It goes on where it was with the named file, and from the start with another.
+	// It continues where it was with the named file, and from the start with another.
 	next := p.send(p.alice, "bob^talk", `{}`)
 	l = p.listen("--state", state)
 	l.await(l.stdout, "\n")

@@ -25,7 +25,7 @@ func commandsSay(t *testing.T, l leak) string {
 					continue // each command meets each key, and each address, once
 				}
 				if command[0] == "listen" && strings.HasSuffix(url, ":1") {
-					continue // it would go on trying
+					continue // it would continue trying
 				}
 				r := run(t, command, []string{"RELAY_URL=" + url, "RELAY_KEY=" + key, "RELAY_SIGNING_SECRET=" + *l.a.Secret, "RELAY_RETRY=0s"}, "")
 				if r.code == 0 {

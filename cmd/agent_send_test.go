@@ -185,7 +185,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	s, _ = wait("--ttl", "1s")
 	want(s, 1, "expired")
 
-	// It goes on waiting when the relay is killed and started again.
+	// It keeps waiting when the relay is killed and started again.
 	s, id = wait()
 	p.kill()
 	p.server = startServer(t, p.db)
@@ -242,7 +242,7 @@ func TestSendWaitsForTheReply(t *testing.T) {
 	if got := p.record(p.alice, id); got.State != "queued" {
 		t.Errorf("the answer is %+v", got)
 	}
-	// In a conversation that goes on, only the correlation_id tells answers apart.
+	// In a conversation that continues, only the correlation_id tells answers apart.
 	s, m = wait("--conversation", "trip-17", "--correlation-id", "q2", "--json")
 	reply(m, "", `{"a":0}`)
 	reply(m, "q1", `{"a":1}`)

@@ -20,7 +20,7 @@ import (
 )
 
 // The stories in testdata/script are a manual that is run. Each file tells one
-// story, in commands that a person would type. Beside the commands of testscript
+// story, in commands that a person would type. Next to the commands of testscript
 // they have these:
 //
 //	serve [flags]          starts relay serve on relay.db and sets RELAY_URL
@@ -80,7 +80,7 @@ func TestStories(t *testing.T) {
 // story has the server that a script runs.
 type story struct {
 	t      testscript.T
-	addr   string // of the server, also after a restart
+	addr   string // of the server, even after a restart
 	server *exec.Cmd
 	log    *output
 }

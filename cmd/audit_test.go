@@ -39,7 +39,7 @@ func wantWhats(t *testing.T, acts []relay.NotedAct, want ...string) {
 	}
 }
 
-// The audit log tells who did what by which command, beside a server and without one,
+// The audit log says who did what by which command, next to a server and without one,
 // and nobody gets rid of an act by restoring a backup from before it.
 func TestTheAuditLogOutlivesARestore(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The page deploying has keys issued by sudo -u relay: the log tells who called sudo then,
+// The page deploying has keys issued by sudo -u relay: the log says who called sudo then,
 // too. The name of the user is the system's, and not what the environment says.
 func TestTheAuditLogNamesTheCallerOfSudo(t *testing.T) {
 	t.Parallel()

@@ -150,7 +150,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 			t.Fatalf("%s is %+v, with the payload %s; acknowledged: %v", id, m, m.Payload, acked[id])
 		}
 	}
-	// The restored relay goes on: a new message comes after all others.
+	// The restored relay continues: a new message comes after all others.
 	m := s.send(all[0], to.Address, `{}`)
 	for id := range there {
 		if m.MessageID <= id {
@@ -339,7 +339,7 @@ func TestAKilledBackupOrRestoreLeavesNothing(t *testing.T) {
 
 	kill(copies, "backup", filepath.Join(copies, "other.db"), "--db", db)
 	kill(filepath.Dir(target), "restore", db, "--db", target, "--force")
-	startProcess(t, target).terminate() // a server removes what is beside its database
+	startProcess(t, target).terminate() // a server removes what is next to its database
 	if found := partials(t, filepath.Dir(target)); len(found) > 0 {
 		t.Errorf("left beside the database: %v", found)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ask returns the answer even if the relay cannot be told of the ack. The client goes on sending the ack
+// ask returns the answer even if the relay cannot be told of the ack. The client continues sending the ack
 // after ask has returned, and while it is being closed, so that no other process handles the answer.
 func TestClientsGiveTheAnswerBeforeItsAck(t *testing.T) {
 	notQuick(t)

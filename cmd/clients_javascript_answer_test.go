@@ -251,7 +251,7 @@ for await (const m of relay.listen({ claim: true, signal: stop.signal })) {
 	other.kill()
 }
 
-// Whatever the work throws, the message is acknowledged as failed, and the worker goes on.
+// Whatever the work throws, the message is acknowledged as failed, and the worker continues.
 func TestJavaScriptSurvivesWhatIsThrown(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
@@ -322,7 +322,7 @@ await relay.send("bob^talk", new Money(4), { type: "t" });`)
 	}
 }
 
-// A question that is asked again with its key has the same answer, also after the loop of this process has
+// A question that is asked again with its key has the same answer, even after the loop of this process has
 // handled that. A timeout of 0 gives the answer that is there.
 func TestJavaScriptAsksAgain(t *testing.T) {
 	t.Parallel()

@@ -376,7 +376,7 @@ for await (const m of relay.listen({ signal: stop.signal })) {
 	}
 }
 
-// A message that comes again is not given out again, unless the relay has lost its
+// A redelivered message is not given out again, unless the relay has lost its
 // acknowledgement. Refusals that pass are waited for.
 func TestJavaScriptRecognisesDuplicatesAndWaits(t *testing.T) {
 	notQuick(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// refusals runs calls of the client beside a relay that takes everything. Each must throw a TypeError
+// refusals runs calls of the client next to a relay that takes everything. Each must throw a TypeError
 // with a text that matches, and nothing may have been sent.
 func (s *scripts) refusals(calls [][2]string) {
 	s.t.Helper()

@@ -270,7 +270,7 @@ func TestJavaScriptRenewsNothingThatIsPutOff(t *testing.T) {
 		n, _ := r.Body.Read(body)
 		held <- string(body[:n])
 		<-over
-		w.WriteHeader(http.StatusServiceUnavailable) // no cut connection: Deno would send the request again by itself
+		w.WriteHeader(http.StatusServiceUnavailable) // no cut connection: Deno would send the request again on its own
 		return ""
 	}
 	f := newTroubled(t, p.server, isAck, hold, hold)

@@ -307,7 +307,7 @@ for await (const m of relay.listen({ claim: true, lease: 15_000, worker: process
 	}
 }
 
-// A message that is put off comes again after that time, over a socket and by long-polls.
+// A message that is deferred comes again after that time, over a socket and by long-polls.
 func TestJavaScriptDefers(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
@@ -326,7 +326,7 @@ for await (const m of relay.listen({ live: %q, signal: stop.signal })) {
 			t.Errorf("%s: %+v", live, got)
 		}
 	}
-	// Another program has put it off, and only then a listener begins to poll.
+	// Another program has deferred it, and only then a listener begins to poll.
 	m := p.send(p.alice, "bob^talk", `{"n":1}`)
 	p.ask(p.bob, "POST", "/api/v1/messages/"+m.MessageID+"/ack", `{"status":"deferred","client_ts":"2026-01-02T03:04:05Z","retry_after_seconds":2}`).want(t, 200)
 	l := s.start(p.asBob, `

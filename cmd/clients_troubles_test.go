@@ -162,7 +162,7 @@ func (f *troubled) connect(w http.ResponseWriter, r *http.Request) (in, out net.
 }
 
 // frames opens a socket by the relay's own handshake, sends these bytes over it, and nothing more. The
-// client must end the connection by itself.
+// client must end the connection on its own.
 func frames(text ...byte) trouble {
 	return func(f *troubled, w http.ResponseWriter, r *http.Request) string {
 		in, out, fault := f.connect(w, r)

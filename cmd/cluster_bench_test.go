@@ -24,7 +24,7 @@ type rateRow struct {
 	P99       float64 `json:"p99_us"`
 }
 
-// How many messages a second a cluster takes, at its leader and at another node, beside one
+// How many messages a second a cluster takes, at its leader and at another node, next to one
 // node that has no log, in turn. All processors carry all nodes and the clients.
 func TestClusterRatesBesideOneNode(t *testing.T) {
 	notQuick(t)

@@ -86,7 +86,7 @@ func (c *wrongClock) set(by time.Duration) {
 }
 
 // The clock of the node that leads the log jumps by ten minutes, ahead and back, and another node
-// takes over with the right time. Ids go on upwards, nothing that was answered is lost, doubled or
+// takes over with the right time. Ids continue upwards, nothing that was answered is lost, doubled or
 // moved, and all nodes agree on what has expired.
 func TestClusterWhoseLeadersClockJumps(t *testing.T) {
 	notQuick(t)

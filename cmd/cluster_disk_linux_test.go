@@ -152,7 +152,7 @@ func (d *machineDisk) ends(c *diskCall, step int) {
 
 func (d *machineDisk) opened(c *diskCall, step int) {
 	delete(d.open, c.result)
-	if !isIn(c.path, d.root) || strings.HasSuffix(c.path, "-shm") { // which SQLite maps, and makes anew
+	if !isIn(c.path, d.root) || strings.HasSuffix(c.path, "-shm") { // which SQLite maps, and makes again
 		return
 	}
 	f := d.names[c.path]

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The disk of a node is full for a while. The others go on. The node ends when there is room again,
-// since it has no part of the log before it is started anew. Then it counts as before.
+// The disk of a node is full for a while. The others continue. The node ends when there is room again,
+// since it has no part of the log before it is started again. Then it counts as before.
 func TestClusterNodeWhoseDiskWasFull(t *testing.T) {
 	c := foundTrio(t)
 	n := c.nodes[1]

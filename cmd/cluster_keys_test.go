@@ -37,7 +37,7 @@ func TestClusterRefusesReplaysAndRevokedKeys(t *testing.T) {
 			id = parse[record](t, ans.want(t, 201)).MessageID
 		default:
 			ans.wantProblem(t, 401, "nonce_reused")
-			n.server.ask(alice, "GET", "/api/v1/messages/"+id, "").want(t, 200) // at once, also if the node was behind
+			n.server.ask(alice, "GET", "/api/v1/messages/"+id, "").want(t, 200) // at once, even if the node was behind
 		}
 	}
 	for _, n := range c.nodes[1:] { // they let their sender write later
@@ -125,7 +125,7 @@ func (n *clusterNode) signal(s os.Signal) {
 }
 
 // A node that hears no others refuses reads and closes its sockets, and takes no writes. Once
-// it hears them again it goes on.
+// it hears them again it continues.
 func TestClusterNodeThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
@@ -165,7 +165,7 @@ func TestClusterNodeThatIsCutOff(t *testing.T) {
 }
 
 // A database becomes a cluster and, later, a plain database again, on another machine. Its
-// keys, ids and cursors go on all the time.
+// keys, ids and cursors continue all the time.
 func TestClusterFromADatabaseAndBack(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(scratch.Dir(t), "relay.db")

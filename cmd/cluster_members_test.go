@@ -72,7 +72,7 @@ func (c *trio) tell(from *clusterNode) {
 	}
 }
 
-// A cluster whose log has lost entries stops. It goes on with the database of one node, as a new
+// A cluster whose log has lost entries stops. It continues with the database of one node, as a new
 // cluster.
 func TestClusterRecoversFromALogThatHasLostEntries(t *testing.T) {
 	notQuick(t)

@@ -21,7 +21,7 @@ import (
 // order. From the record, the test rebuilds the disks that a power cut could have left at a
 // moment, and starts three nodes on them. None may be refused. Every message that a client had
 // been told of must be there, on each node, in the order of the whole run and without a gap, and
-// every acknowledgement too; the databases must be whole and alike, and the cluster must go on.
+// every acknowledgement too; the databases must be whole and alike, and the cluster must continue.
 func TestClusterThePowerGoes(t *testing.T) {
 	notQuick(t)
 	tool(t, "strace")
@@ -42,7 +42,7 @@ func TestClusterThePowerGoesWithoutSyncAlwaysItLoses(t *testing.T) {
 	}
 }
 
-// The power of one machine goes, and the others go on. It comes back on what its disk may have, is
+// The power of one machine goes, and the others continue. It comes back on what its disk may have, is
 // taken, and catches up.
 func TestClusterThePowerOfOneMachineGoes(t *testing.T) {
 	notQuick(t)
@@ -282,7 +282,7 @@ func (run *clusterRun) moments(t *testing.T, r *rand.Rand, n int) (cuts []int) {
 	return cuts
 }
 
-// goesOn starts nodes on their rebuilt folders, and tells what is wrong with them.
+// goesOn starts nodes on their rebuilt folders, and says what is wrong with them.
 func (run *clusterRun) goesOn(t *testing.T, c *trio, told *powerDisk) error {
 	t.Helper()
 	for _, n := range c.nodes {

@@ -62,7 +62,7 @@ func (n *clusterNode) wantPutBack() {
 }
 
 // While the cluster is at work, a machine is put back to an older state: it is refused, whether the
-// database is put back too, and the others go on. With its last log and an old database it comes
+// database is put back too, and the others continue. With its last log and an old database it comes
 // back. A machine that is killed again and again is not refused.
 func TestClusterRefusesADiskThatWasPutBack(t *testing.T) {
 	c := newTrio(t)

@@ -61,7 +61,7 @@ func readNodeTrace(t *testing.T, name, root string, machine int) (steps []record
 	}
 	defer f.Close()
 	open := map[string]*diskCall{} // by thread: calls that have not returned
-	var alone *recordedStep        // the end of the last call, which stands in one line with its beginning
+	var alone *recordedStep        // the end of the last call, which is in one line with its beginning
 	lines := bufio.NewReaderSize(f, 1<<20)
 	for {
 		line, err := lines.ReadString('\n')

@@ -37,7 +37,7 @@ type clusterNode struct {
 	db      string
 	wrap    []string // the command that runs the program; nil: none
 	args    []string // more arguments of relay serve
-	env     []string // beside that of the test
+	env     []string // next to that of the test
 	program string   // that it runs; "": that of the tests
 	addr    string   // where clients reach it, from its first start on
 	server  *server  // nil: it was not started
@@ -127,7 +127,7 @@ func (n *clusterNode) launch() {
 	n.server.db, n.server.url, n.server.node = n.db, "http://"+n.addr, true
 }
 
-// askOnce is ask, and gives the first answer, also if that is "not now".
+// askOnce is ask, and gives the first answer, even if that is "not now".
 func (n *clusterNode) askOnce(a agent, method, path, body string) answer {
 	n.trio.t.Helper()
 	ans, err := a.request(method, path, body).to(n.server.url)
@@ -367,7 +367,7 @@ func TestClusterKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 		}
 	}
 	for _, n := range c.nodes {
-		wantWhole(t, n.db) // beside the work
+		wantWhole(t, n.db) // next to the work
 	}
 	l.end()
 	l.verify()

@@ -49,7 +49,7 @@ func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
 	eventually(t, patience, "the server goes on", func() bool { return f.count() > now })
 	f.end()
 	most := before/2 + f.bytes()                     // less than half of it was in use, and these bytes were written since
-	if r.Rebuilt || r.File != db || r.After > most { // the server may have begun with it by itself
+	if r.Rebuilt || r.File != db || r.After > most { // the server may have begun with it on its own
 		t.Errorf("%+v of a file of %d bytes; at most %d are needed", r, before, most)
 	}
 	eventually(t, patience, "the file is shorter", func() bool { return sizeOf(t, db) <= most })
@@ -82,7 +82,7 @@ func TestCompactRebuildsAFileThatNobodyServes(t *testing.T) {
 	}
 }
 
-// Killed in the middle of its work, a rebuild leaves the file whole and nothing beside it.
+// Killed in the middle of its work, a rebuild leaves the file whole and nothing next to it.
 func TestAKilledCompactLeavesNothing(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
@@ -119,7 +119,7 @@ func killCompact(t *testing.T, db, temp string) {
 	t.Fatalf("no rebuild was met within %v", patience)
 }
 
-// The audit log tells of it, beside a server and without one; a restore keeps it.
+// The audit log tells of it, next to a server and without one; a restore keeps it.
 func TestTheAuditLogTellsOfACompact(t *testing.T) {
 	t.Parallel()
 	db, backup := tempDB(t), filepath.Join(t.TempDir(), "backup.db")

@@ -198,7 +198,7 @@ func TestDevHasAConsole(t *testing.T) {
 	}
 }
 
-// A console that others can reach needs TLS and a password; one beside a server is for this
+// A console that others can reach needs TLS and a password; one next to a server is for this
 // machine alone.
 func TestAConsoleForOthersNeedsTLSAndAPassword(t *testing.T) {
 	t.Parallel()

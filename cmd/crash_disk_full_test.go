@@ -81,8 +81,8 @@ func TestCrashBelowTheFloorOfFreeDiskOnlySendsAreRefused(t *testing.T) {
 }
 
 // The disk fills to the last byte, while the relay writes and nothing warns it.
-// Whatever was being written is refused; reads go on; and with space again it
-// goes on by itself.
+// Whatever was being written is refused; reads continue; and with space again it
+// continues on its own.
 func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 	notQuick(t)
 	t.Parallel()

@@ -9,12 +9,12 @@ import (
 )
 
 // A machine restarts while its disk is full. The relay starts and serves reads; what
-// cannot be written gets 507; and with space again it goes on by itself.
+// cannot be written gets 507; and with space again it continues on its own.
 func TestCrashAStartOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := mountTmpfs(t, 24)
 	for name, stop := range map[string]func(*server){
-		"stopped": func(s *server) { s.terminate() }, // the log and its index must be made anew
+		"stopped": func(s *server) { s.terminate() }, // the log and its index must be made again
 		"killed":  func(s *server) { s.kill() },      // the log has messages that are nowhere else
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 // A machine that sleeps, a debugger, a container that is frozen: the server
 // stands still for longer than its clients wait. They ask again, with the same
-// Idempotency-Key or with the very same request; when it goes on, it finds all
+// Idempotency-Key or with the very same request; when it continues, it finds all
 // of these requests at once.
 func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 	notOnWindows(t, "there is no SIGSTOP")

@@ -187,7 +187,7 @@ func (run *powerRun) cut(t *testing.T, n int, lies bool) (states, lost int) {
 	return states, lost
 }
 
-// open opens a rebuilt state as a server does, checks it, and tells what it lacks.
+// open opens a rebuilt state as a server does, checks it, and says what it lacks.
 func (run *powerRun) open(t *testing.T, disk *powerDisk, name string, files map[string][]byte) error {
 	t.Helper()
 	for path, content := range files {

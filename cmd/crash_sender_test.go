@@ -12,7 +12,7 @@ import (
 
 // letter is one message that a sender tried to send.
 type letter struct {
-	token     string // stands in the payload, and in no other
+	token     string // is in the payload, and in no other
 	by        agent
 	to        string
 	request   request // the first attempt
@@ -137,9 +137,9 @@ func (s *sender) hand(l *letter) {
 }
 
 // resolve sends again each letter that had no answer: one half as the very same
-// request, the other half signed anew. The same request is safe to send again: if the
+// request, the other half signed again. The same request is safe to send again: if the
 // relay has accepted it, its nonce is used, whether or not it was committed. With an
-// Idempotency-Key it is then signed anew.
+// Idempotency-Key it is then signed again.
 func (s *sender) resolve() {
 	for i, l := range s.letters {
 		if l.outcome != unknown {

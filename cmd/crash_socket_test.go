@@ -107,7 +107,7 @@ func (s *socketSender) work(t *testing.T, conn *websocket.Conn, to agent, answer
 
 // A message that got its "sent" is there, though the server is killed while messages are
 // under way on its sockets. The others are there once, after they have been sent again
-// with their idempotency_key. Each socket's messages stand in the order of sending.
+// with their idempotency_key. Each socket's messages are in the order of sending.
 func TestCrashKilledWhileSocketsSend(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")

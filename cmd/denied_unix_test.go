@@ -103,7 +103,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 			t.Errorf("%+v: %s", c, r.err)
 		}
 	}
-	s.send(keys[0], "a^denied", `{}`) // the server goes on
+	s.send(keys[0], "a^denied", `{}`) // the server continues
 	if s.terminate() != 0 {
 		t.Fatal("no clean end")
 	}
@@ -122,7 +122,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 }
 
 // A service has a user of its own, and people forget sudo -u. A database that root makes, or
-// restores, is one that the service can open all the same.
+// restores, is one that the service can open anyway.
 func TestWhatRootMakesBelongsToTheOwnerOfThePlace(t *testing.T) {
 	command := asNobody(t)
 	folder := filepath.Join(t.TempDir(), "state")

@@ -143,7 +143,7 @@ func wantWhole(t testing.TB, db string) {
 	}
 }
 
-// wantExit expects the process to end by itself with a code, and to say why.
+// wantExit expects the process to end on its own with a code, and to say why.
 func (s *server) wantExit(code int, says ...string) {
 	s.t.Helper()
 	if got := s.wait(); got != code {
@@ -194,7 +194,7 @@ func (l *ledger) goOn(s *server, from []agent, to string, bytes int, stop <-chan
 				default:
 				}
 				if !scratch.Long(s.t) {
-					time.Sleep(rand.N(4 * time.Millisecond)) // the usual form needs a load that goes on, not the largest
+					time.Sleep(rand.N(4 * time.Millisecond)) // the usual form needs a load that continues, not the largest
 				}
 				token := fmt.Sprintf("%s/%d/%d", a.Address, time.Now().UnixNano(), n)
 				switch l.send(s, a, to, token, bytes) {

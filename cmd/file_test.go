@@ -21,7 +21,7 @@ func TestTwoServersCannotServeOneFile(t *testing.T) {
 	runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db}, nil).wantCode(t, 1, db, "already being served")
 
 	a := issue(t, db, "a^files")[0]
-	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one goes on
+	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one continues
 	s.kill()
 	startServer(t, db).ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the lock ends with the process
 }

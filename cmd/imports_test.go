@@ -46,7 +46,7 @@ func TestImportOfMany(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	db := tempDB(t)
-	s := startServer(t, db) // beside a server
+	s := startServer(t, db) // next to a server
 	a := issue(t, db, "asker^x")[0]
 	var lines strings.Builder
 	many := rounds(t, 1200, 11_500)
@@ -102,7 +102,7 @@ func TestAnImportAndAMissingDatabase(t *testing.T) {
 	wantWrongUsage(t, "mecha import", "relay mecha import")
 }
 
-// Many writes are one act in the audit log, which tells what became of them; a restore keeps it.
+// Many writes are one act in the audit log, which says what became of them; a restore keeps it.
 func TestTheAuditLogTellsOfAnImport(t *testing.T) {
 	t.Parallel()
 	db, backup := tempDB(t), filepath.Join(t.TempDir(), "backup.db")

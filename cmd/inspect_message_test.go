@@ -381,7 +381,7 @@ func TestColours(t *testing.T) {
 }
 
 // A database on a medium that cannot be written, such as a snapshot of a disk,
-// can be looked into; with a log beside it, the error says what to do.
+// can be looked into; with a log next to it, the error says what to do.
 func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	notOnWindows(t, "permissions are others")
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 
 // A process that is stopped in the middle of a transaction keeps the write lock. The
 // relay cannot take it away. It says so, in its log and to those who ask whether it is
-// ready, and goes on by itself when the lock is free.
+// ready, and continues on its own when the lock is free.
 func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
 	notOnWindows(t, "there is no SIGSTOP")
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
 		} else {
 			s.await(s.stderr, "holds the write lock")
 		}
-		s.ask(a, "GET", "/api/v1/whoami", "").want(t, http.StatusOK) // reads go on
+		s.ask(a, "GET", "/api/v1/whoami", "").want(t, http.StatusOK) // reads continue
 		resume(n.server)
 		n.does("ROLLBACK")
 		eventually(t, patience, "the relay is ready again", func() bool { return ready().status == http.StatusOK })
@@ -105,7 +105,7 @@ func revokedWhileTheWriterWaits(t *testing.T, besideOthers func()) bool {
 	return true
 }
 
-// Ctrl-Z stops a command that writes only between two transactions, so a server beside it goes on.
+// Ctrl-Z stops a command that writes only between two transactions, so a server next to it continues.
 func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no Ctrl-Z that stops")

@@ -279,12 +279,12 @@ func (m *rawMCP) read() (line []byte) {
 	return line
 }
 
-// toolCall is a call as it stands on the line.
+// toolCall is a call as it is on the line.
 func toolCall(id int, tool, arguments string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments)
 }
 
-// When its client goes, relay mcp ends, also in the middle of a wait; so it does at SIGTERM.
+// When its client goes, relay mcp ends, even in the middle of a wait; so it does at SIGTERM.
 func TestMCPEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)

@@ -192,7 +192,7 @@ func TestMCPOverTLS(t *testing.T) {
 	}
 }
 
-// requestMCP is a request to /mcp as it stands on the line.
+// requestMCP is a request to /mcp as it is on the line.
 func requestMCP(s *server, a agent, body string) string {
 	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
 		s.host(), a.Key, len(body), body)

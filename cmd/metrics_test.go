@@ -57,7 +57,7 @@ func families(t *testing.T, body []byte, format expfmt.Format) map[string]*dto.M
 	}
 }
 
-// counted waits until scrapes have what is counted beside them.
+// counted waits until scrapes have what is counted next to them.
 func counted(t *testing.T, s *server) {
 	t.Helper()
 	eventually(t, patience, "the pending messages are counted", func() bool { return shows(t, s.url+"/metrics", "relay_messages_pending") })

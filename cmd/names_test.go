@@ -43,7 +43,7 @@ func openers(t *testing.T, db string, first bool) map[string][]string {
 }
 
 // One file under two names would have two logs. So no command opens it under either
-// name. A server that has it open goes on. With one name left, all commands open it again.
+// name. A server that has it open continues. With one name left, all commands open it again.
 func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 		for _, served := range []bool{true, false} {
 			for _, name := range []string{db, other} {
 				if !beside && !served {
-					continue // as beside it
+					continue // as next to it
 				}
 				says := []string{name, "2 names", "find / -xdev -samefile"}
 				if beside {

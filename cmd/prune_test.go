@@ -16,8 +16,8 @@ type pruned struct {
 	DryRun   bool `json:"dry_run"`
 }
 
-// relay prune removes what is old, beside a server and without one. A removed message is
-// 404, and goes on working as a cursor.
+// relay prune removes what is old, next to a server and without one. A removed message is
+// 404, and continues working as a cursor.
 func TestPruneRemovesOldMessages(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
@@ -53,7 +53,7 @@ func TestPruneRemovesOldMessages(t *testing.T) {
 	wantWhole(t, db)
 	wantWhats(t, audit(t, db), "key create: key_issued", "key create: key_issued", "prune: prune_begun", "prune: messages_pruned", "prune: prune_begun", "prune: messages_pruned")
 
-	// What a server removes by itself is in the audit log, too: in the end when it stops.
+	// What a server removes on its own is in the audit log, too: in the end when it stops.
 	s = startServer(t, db, "--retention", "1s")
 	s.send(alice, bob.Address, `{}`)
 	eventually(t, patience, "it is gone", func() bool { return len(s.history(bob, "direction=in")) == 0 })
@@ -116,7 +116,7 @@ func TestCrashKilledWhileItRemovesMessages(t *testing.T) {
 		wantWhole(t, db)
 		ask.kill()
 	}
-	s := startProcess(t, db) // which removes nothing by itself, however late the messages are read
+	s := startProcess(t, db) // which removes nothing on its own, however late the messages are read
 	fresh := s.send(all[0], all[1].Address, `{"fresh":true}`).MessageID
 	if issued[fresh] || fresh <= last {
 		t.Errorf("%s was issued after %s", fresh, last)

@@ -63,7 +63,7 @@ const lazyGC = 400
 
 var programName = map[bool]string{false: "relay", true: "relay.exe"}[runtime.GOOS == "windows"]
 
-// beRelay does what main does. The schema stands beside the program.
+// beRelay does what main does. The schema is next to the program.
 func beRelay() int {
 	exe, err := os.Executable()
 	if err != nil {
@@ -156,7 +156,7 @@ func linkProgram(dir string) error {
 // mustLinkProgram puts the program into another folder.
 func mustLinkProgram(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(binary), "*.sql")) // there is one beside linkProgram's alone
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(binary), "*.sql")) // there is one next to linkProgram's alone
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,7 +196,7 @@ func TestNoRecordedRequestWorksAfterAPowerCut(t *testing.T) {
 	s.wantWorking(alice, bob)
 }
 
-// Without room for the file of nonces the relay goes on, and the next start refuses what
+// Without room for the file of nonces the relay continues, and the next start refuses what
 // was signed before it.
 func TestCrashTheDiskIsFullForTheNonces(t *testing.T) {
 	t.Parallel()
@@ -222,7 +222,7 @@ func TestCrashTheDiskIsFullForTheNonces(t *testing.T) {
 	s.wantRefused(map[string]request{"read": read}, "timestamp_out_of_range")
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
 
-	// A start on a full disk goes on with the file that is there.
+	// A start on a full disk continues with the file that is there.
 	read = a.request("GET", "/api/v1/whoami", "")
 	if got := s.statusOf(read); got != 200 {
 		t.Fatalf("a read got %d", got)

@@ -50,7 +50,7 @@ type request struct {
 	header             http.Header
 }
 
-// request signs anew. more are further headers, as name and value.
+// request signs again. more are further headers, as name and value.
 func (a agent) request(method, path, body string, more ...string) request {
 	return a.requestAt(time.Now(), method, path, body, more...)
 }

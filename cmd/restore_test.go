@@ -107,7 +107,7 @@ func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 0, "Keys that were revoked since the backup work again")
 }
 
-// A log without its database lies beside the place of the restore. SQLite would take it
+// A log without its database lies next to the place of the restore. SQLite would take it
 // for the log of the restored database.
 func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 	db := tempDB(t)

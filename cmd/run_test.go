@@ -145,7 +145,7 @@ var schema = sync.OnceValue(func() string {
 	return string(text)
 })
 
-// InFlags is flagsFor for the client's commands that end by themselves. It returns false for
+// InFlags is flagsFor for the client's commands that end on their own. It returns false for
 // other commands.
 func inFlags(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	t.Helper()

@@ -184,7 +184,7 @@ func (c *cast) play(t testing.TB, env []string, command string, sh showing) resu
 var readers = []string{"audit", "key", "mecha", "message", "stats"}
 
 // here returns the arguments by which a call does the same in this process, without the
-// settings in env. It returns false if there are none.
+// settings in env. It returns false otherwise.
 func (c *cast) here(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	if slices.Contains(args, c.expand(wrong)) {
 		return args, true

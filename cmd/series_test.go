@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// relay backup --every keeps the newest copies, leaves other files alone, goes on when its
+// relay backup --every keeps the newest copies, leaves other files alone, continues when its
 // folder was missing for a while, refuses a second process, and ends cleanly.
 func TestCopiesAtIntervals(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestAFaultyCopyRemovesNoGoodOne(t *testing.T) {
 }
 
 // A database that is behind the newest copy in the folder, or is another one, adds no copy
-// and removes none. A restored database goes on in the folder, also if an older copy was
+// and removes none. A restored database continues in the folder, even if an older copy was
 // put back by hand.
 func TestAnOlderOrAnotherDatabasePushesOutNoCopy(t *testing.T) {
 	t.Parallel()

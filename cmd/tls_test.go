@@ -189,7 +189,7 @@ func TestCertificatesThatAreWorthAWarning(t *testing.T) {
 			s.await(s.stderr, "other users may read the TLS private key")
 		}
 		c := ca.trusting()
-		c.InsecureSkipVerify = true // an expired certificate is served all the same
+		c.InsecureSkipVerify = true // an expired certificate is served anyway
 		conn, err := tls.Dial("tcp", s.host(), c)
 		if err != nil {
 			t.Fatal(err)

@@ -38,10 +38,10 @@ type copier interface {
 }
 
 // The relay and what copies its file are killed together, in the middle of the load, and
-// the relay goes on from the copy, as on another machine. What is lost is the newest: all
+// the relay continues from the copy, as on another machine. What is lost is the newest: all
 // that was answered before the copy was begun is there. The senders send again what they
 // are not sure of, with their Idempotency-Keys, and then each message is there once. No id
-// is given out twice, and the recipient's cursor goes on, though it may be the id of a
+// is given out twice, and the recipient's cursor continues, though it may be the id of a
 // message that was lost.
 func testWarmCopy(t *testing.T, c copier) {
 	w := &warm{t: t, copier: c, db: tempDB(t), given: map[string]string{}}
@@ -65,7 +65,7 @@ func testWarmCopy(t *testing.T, c copier) {
 	w.compareAll()
 }
 
-// warm is one relay that is lost and goes on from a copy, again and again.
+// warm is one relay that is lost and continues from a copy, again and again.
 type warm struct {
 	t       *testing.T
 	copier  copier
@@ -302,7 +302,7 @@ func litestream(t *testing.T) string {
 	return tool(t, "litestream")
 }
 
-// target is the folder of the copy. A relay that goes on from a copy gets a new one.
+// target is the folder of the copy. A relay that continues from a copy gets a new one.
 func (c *litestreamCopier) target() string {
 	return filepath.Join(c.folder, fmt.Sprintf("relay-%d", c.lives))
 }

@@ -189,7 +189,7 @@ func TestExpiry(t *testing.T) {
 	bob.post(messagePath(done)+"/ack", ackBody("completed")).want(200).wantField("duplicate", "true")
 	bob.post(messagePath(done)+"/ack", ackBody("failed")).wantProblem(409, relay.AlreadyAcknowledged)
 
-	alice.mustSend(bob) // a commit: the expiry now stands in the file
+	alice.mustSend(bob) // a commit: the expiry now is in the file
 	r.mustRestart()
 	alice.r, bob.r = r, r
 	wantStates("expired", "expired", "acknowledged", "queued")

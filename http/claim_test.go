@@ -38,7 +38,7 @@ func ids(all []claimed) (list []string) {
 	return list
 }
 
-// until waits for something that the relay does by itself.
+// until waits for something that the relay does on its own.
 func (r *testRelay) until(what string, done func() bool) {
 	r.t.Helper()
 	pause := 5 * time.Millisecond

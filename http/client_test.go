@@ -294,7 +294,7 @@ func (a reply) into(v any) {
 	}
 }
 
-// field is one member of the body, as JSON text; "" if there is none.
+// field is one member of the body, as JSON text; "" otherwise.
 func (a reply) field(name string) string {
 	a.t.Helper()
 	var all map[string]json.RawMessage

@@ -208,7 +208,7 @@ func TestIdleConnectionsMakeRoomWhenThereAreNoStrangers(t *testing.T) {
 	var idle []net.Conn
 	for range 4 {
 		conn, _ := alice.knock("")
-		<-fallen // the client has its answer before the relay goes on
+		<-fallen // the client has its answer before the relay continues
 		idle = append(idle, conn)
 	}
 	bob.get(whoami).want(200)

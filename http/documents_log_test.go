@@ -16,7 +16,7 @@ type shortLog struct {
 	mu      sync.Mutex
 	entries []replication.Entry
 	lost    bool
-	changed chan struct{} // closed and made anew at each change
+	changed chan struct{} // closed and made again at each change
 }
 
 // change does something to the log and wakes those that follow it.

@@ -33,7 +33,7 @@ func (r *testRelay) awaitQueued(n int) {
 	}
 }
 
-// file opens the database beside the server.
+// file opens the database next to the server.
 func (r *testRelay) file() *sql.DB {
 	r.t.Helper()
 	file, err := sql.Open("sqlite", "file:"+r.settings.db.Path)

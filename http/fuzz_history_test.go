@@ -44,7 +44,7 @@ func FuzzHistoryCursor(f *testing.F) {
 	})
 }
 
-// Whatever stands in the query string, the answer is a page that keeps it, or a
+// Whatever is in the query string, the answer is a page that keeps it, or a
 // refusal that names what is wrong.
 func FuzzHistoryQuery(f *testing.F) {
 	r := mustServe(f)

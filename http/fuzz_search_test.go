@@ -80,7 +80,7 @@ func wantSpans(t *testing.T, text string, spans [][2]int) {
 	}
 }
 
-// A search cursor goes on with the search that gave it, and with no other.
+// A search cursor continues with the search that gave it, and with no other.
 func FuzzSearchCursor(f *testing.F) {
 	_, alice, _ := directory(f)
 	const search = `{"filter":{"tags":["travel"]},"sort":"name","limit":1`

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever stands in the body of a send, it is answered by a 201 or a refusal
+// Whatever is in the body of a send, it is answered by a 201 or a refusal
 // that explains itself; and a 201 stands for one envelope that every reader sees.
 func FuzzSend(f *testing.F) {
 	r := mustServe(f)

@@ -171,7 +171,7 @@ func TestFilters(t *testing.T) {
 			}
 		}
 	}
-	// A full page does not look whether what follows matches: the walk ends all the same.
+	// A full page does not look whether what follows matches: the walk ends anyway.
 	if got, _ := alice.walk("limit=3&peer=bob%5Edemo", "since_message_id"); len(got) != 3 {
 		t.Errorf("a walk over full pages found %v", got)
 	}
@@ -215,7 +215,7 @@ func TestPagesCoverEachMessageOnce(t *testing.T) {
 			received = append(received, id)
 		}
 		if i%4 == 2 {
-			alice.mustAck(id, "completed") // stands in another range of the index
+			alice.mustAck(id, "completed") // is in another range of the index
 		}
 		if i%5 == 0 {
 			r.clock.advance(time.Second)

@@ -117,7 +117,7 @@ func TestKeptForADayOverRestarts(t *testing.T) {
 	r.wantMessages(2)
 }
 
-// HTTP libraries resend a request with an Idempotency-Key by themselves, nonce and all.
+// HTTP libraries resend a request with an Idempotency-Key on their own, nonce and all.
 func TestTheSameRequestAgain(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)

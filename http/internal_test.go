@@ -70,7 +70,7 @@ func TestTheClientsAddress(t *testing.T) {
 }
 
 // A flood of addresses takes bounded memory, and does not wash away the limit
-// of the one that goes on.
+// of the one that continues.
 func TestLimitersHaveABound(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiters[netip.Prefix](1, 2), time.Unix(1e9, 0)

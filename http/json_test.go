@@ -139,7 +139,7 @@ func TestTextsThatAreNoEnvelope(t *testing.T) {
 	r.wantMessages(0)
 }
 
-// The same reader stands before acknowledgements.
+// The same reader precedes acknowledgements.
 func TestTextsThatAreNoAck(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)
@@ -156,7 +156,7 @@ func TestTextsThatAreNoAck(t *testing.T) {
 	}
 }
 
-// Whatever stands in a record, the answer is JSON.
+// Whatever is in a record, the answer is JSON.
 func TestAnswersAreJSON(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)

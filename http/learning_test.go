@@ -127,7 +127,7 @@ func TestASearchIDTeachesAndIsNotPassedOn(t *testing.T) {
 	carol.do("PUT", "/api/v1/mecha/carol^travel/profile", `{"learn":"no"}`).wantFault(400, relay.InvalidRequest, "learn")
 }
 
-// files reads all that a relay has written: the database, what is beside it, the index. The index
+// files reads all that a relay has written: the database, what is next to it, the index. The index
 // removes files of its own meanwhile: what is gone is passed over.
 func (r *testRelay) files() map[string][]byte {
 	r.t.Helper()

@@ -186,7 +186,7 @@ func TestLargeHeaders(t *testing.T) {
 	}
 }
 
-// Without room on the disk, messages are refused; all else goes on.
+// Without room on the disk, messages are refused; all else continues.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)
@@ -240,13 +240,13 @@ func TestTheStoreHasClosed(t *testing.T) {
 }
 
 // When the store keeps a send waiting for longer than a request may take to
-// arrive, its client gets its answer all the same, and so does who repeats it.
+// arrive, its client gets its answer anyway, and so does who repeats it.
 func TestASlowStore(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		r := mustServe(t, func(s *settings) { s.timeouts.Body = time.Second })
 		alice := r.mustIssue("alice^demo")
 		busy := make(chan struct{})
-		r.db.OnCommit(func(*relay.Commit) { <-busy }) // the writer does not go on to what follows
+		r.db.OnCommit(func(*relay.Commit) { <-busy }) // the writer does not continue to what follows
 		answers := make(chan reply, 2)
 		for i := range 3 {
 			c := alice.prepare("POST", messages, letter(alice), idempotent(fmt.Sprint("k", min(i, 1))))

@@ -124,7 +124,7 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 	alice.fill(6)
 	bob.fill(6)
 	page := historyPath(alice) + "?include=payload"
-	passed := 0 // HEAD requests beside a refused GET
+	passed := 0 // HEAD requests next to a refused GET
 	for end := time.Now().Add(patience); ; {
 		conn := r.mustConnect(t, "") // which does not read its 4 MiB
 		conn.(*net.TCPConn).SetReadBuffer(4 << 10)

@@ -176,7 +176,7 @@ func TestTheLargestProfileIsPutAgain(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue(relay.Address(strings.Repeat("a", 60) + "^" + strings.Repeat("c", 60)))
-	// full gives a body of exactly 64 KiB: skills, and the last text to fill it up.
+	// full returns a body of exactly 64 KiB: skills, and the last text to fill it up.
 	full := func(before, text, after string) string {
 		var skills []string
 		for range 31 {

@@ -10,7 +10,7 @@ import (
 )
 
 // The rows that a page looks through count against the rate of its key: a loop of pages
-// that match nothing ends in 429, with the time until the key may go on. A short page
+// that match nothing ends in 429, with the time until the key may continue. A short page
 // costs what any request does.
 func TestRowsCountAgainstTheRate(t *testing.T) {
 	t.Parallel()

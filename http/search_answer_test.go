@@ -122,7 +122,7 @@ func TestACorrectedQuery(t *testing.T) {
 	if f = alice.mustFind(`{"query":"receipts"}`); f.Corrected != nil {
 		t.Errorf("corrected to %q", *f.Corrected)
 	}
-	// "crew" and "unlisted" stand in profiles that neither may see.
+	// "crew" and "unlisted" are in profiles that neither may see.
 	for _, m := range []mecha{alice, bob} {
 		if f = m.mustFind(`{"query":"unlistd"}`); f.Corrected != nil || f.Total != 0 {
 			t.Errorf("%+v", f)

@@ -42,7 +42,7 @@ func (m mecha) mustAskLong() string {
 	}
 }
 
-// An answer that cannot be written was promised all the same: this process keeps it.
+// An answer that cannot be written was promised anyway: this process keeps it.
 func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t, noRoom)

@@ -164,7 +164,7 @@ func (r *testRelay) mustRestart() {
 	r.start()
 }
 
-// mustCrash goes on from the files as they stand, as after kill -9: nothing was closed or flushed.
+// mustCrash continues from the files as they stand, as after kill -9: nothing was closed or flushed.
 func (r *testRelay) mustCrash() {
 	r.t.Helper()
 	left := map[string][]byte{}
@@ -184,7 +184,7 @@ func (r *testRelay) mustCrash() {
 	r.start()
 }
 
-// countMessages counts what stands in the file, as another process sees it.
+// countMessages counts what is in the file, as another process sees it.
 func (r *testRelay) countMessages() (n int) {
 	r.t.Helper()
 	d := r.db

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// watched is a listener whose connections tell what is done with them.
+// watched is a listener whose connections say what is done with them.
 type watched struct {
 	net.Listener
 	events chan string

@@ -84,7 +84,7 @@ func TestAnAnswerJoinsTheConversationOfItsQuestion(t *testing.T) {
 		if w := bob.wish(question.MessageID); w.InReplyTo != nil || w.AckBy != nil || w.Overdue != nil {
 			t.Errorf("the question has wishes: %+v", w)
 		}
-		alice.mustSend(bob, reply) // a sender may go on from its own message
+		alice.mustSend(bob, reply) // a sender may continue from its own message
 
 		bob.post(messages, letter(alice, reply, in("another"))).wantProblem(400, relay.InvalidRequest)
 		carol.post(messages, letter(alice, reply)).wantProblem(403, relay.NotAParty)

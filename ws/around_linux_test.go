@@ -93,7 +93,7 @@ func mustDialRaw(t testing.TB, port int) (fd int) {
 	return fd
 }
 
-// BenchmarkWaiting tells what a connection takes on which nothing happens.
+// BenchmarkWaiting says what a connection takes on which nothing happens.
 func BenchmarkWaiting(b *testing.B) {
 	const n = 2000
 	for _, way := range []string{byPoller, byGoroutine, byGobwas} {

@@ -114,7 +114,7 @@ func (d *drops) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Our reader goes on in the middle of a frame. It exists because gobwas' does not.
+// Our reader continues in the middle of a frame. It exists because gobwas' does not.
 func TestWhyFramesAreReadHere(t *testing.T) {
 	goesOn := func(read func(io.Reader) error, from io.Reader) (err error) {
 		for range 1000 {

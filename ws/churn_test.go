@@ -11,7 +11,7 @@ import (
 	"relay/db/scratch"
 )
 
-// Connections come and end in every way beside listeners that stay, while messages
+// Connections come and end in every way next to listeners that stay, while messages
 // are sent. Nothing is lost, doubled, out of order, or given to another Mecha.
 func TestChurnDisturbsNoListener(t *testing.T) {
 	t.Parallel()

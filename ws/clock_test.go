@@ -7,7 +7,7 @@ import (
 	"relay/ws"
 )
 
-// now is the time of the relay: it goes on by itself, and with advance.
+// now is the time of the relay: it continues on its own, and with advance.
 func (r *testRelay) now() time.Time { return time.Now().Add(time.Duration(r.past.Load())) }
 
 // advance makes it later, for keys and messages; the network keeps real time.

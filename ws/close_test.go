@@ -127,7 +127,7 @@ func TestAcknowledgementsAfterTheRelaysCloseFrameCount(t *testing.T) {
 	})
 }
 
-// A slow reader has much before it that the network holds. It sees 1001 all the same,
+// A slow reader has much before it that the network holds. It sees 1001 anyway,
 // though it acknowledges while it reads: on a connection that is closed already, the
 // network would answer that with a reset.
 func TestASlowReaderSees1001(t *testing.T) {

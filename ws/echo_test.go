@@ -54,7 +54,7 @@ func (c *raw) expectEcho(op int, text string) {
 	}
 }
 
-// Every length at which a header changes its form, and the lengths beside it.
+// Every length at which a header changes its form, and the lengths next to it.
 func TestEchoOfEveryLengthForm(t *testing.T) {
 	t.Parallel()
 	r, bob := mustEcho(t)

@@ -45,7 +45,7 @@ func dialFeed(t *testing.T, addr, origin string) (*websocket.Conn, error) {
 	return c, err
 }
 
-// A feed tells what run sends, and ends when run does, or when the page goes.
+// A feed says what run sends, and ends when run does, or when the page goes.
 func TestAFeedIsToldUntilItEnds(t *testing.T) {
 	t.Parallel()
 	for _, how := range []struct {

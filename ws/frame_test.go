@@ -81,7 +81,7 @@ func TestFramesThatEndTheConnection(t *testing.T) {
 	}
 }
 
-// The peer goes on sending for a while, as one does that has not read yet. The
+// The peer continues sending for a while, as one does that has not read yet. The
 // close frame must arrive in spite of unread frames behind it.
 func TestTheCloseFrameArrivesThoughThePeerGoesOnSending(t *testing.T) {
 	t.Parallel()

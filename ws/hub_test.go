@@ -78,7 +78,7 @@ func TestAKeyThatExpiresEndsItsConnections(t *testing.T) {
 	})
 }
 
-// A rotated key goes on for its overlap, and no longer: also on a connection
+// A rotated key continues for its overlap, and no longer: also on a connection
 // that was open before.
 func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {

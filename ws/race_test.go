@@ -33,7 +33,7 @@ func (s *store) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPa
 	return p, err
 }
 
-// A message that is committed just before a page is read stands in the page and
+// A message that is committed just before a page is read is in the page and
 // in the queue; one that is committed just after it, in the queue alone.
 func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {

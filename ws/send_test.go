@@ -39,7 +39,7 @@ func (r *testRelay) payloads(k relay.IssuedKey) (all []marks, ids []relay.Messag
 }
 
 // The messages of a connection are committed in the order in which they came, however
-// many are under way, of whatever size, and on however many sockets beside each other.
+// many are under way, of whatever size, and on however many sockets next to each other.
 func TestPipelinedSendsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	withAndWithoutTLS(t, func(t *testing.T, r *testRelay) {
@@ -110,7 +110,7 @@ func TestTheSizeOfAFrameThatSends(t *testing.T) {
 		c.mustWrite(masked(fin|opBinary, text))
 		expectSent(c)
 		parts := masked(opText, text[:total/3]) + masked(opContinuation, "") + masked(fin|opPing, "p") + masked(fin|opContinuation, text[total/3:])
-		for len(parts) > 0 { // the reader stops and goes on anywhere
+		for len(parts) > 0 { // the reader stops and continues anywhere
 			n := min(len(parts), 1+rand.IntN(100_000))
 			c.mustWrite(parts[:n])
 			parts = parts[n:]

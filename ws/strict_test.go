@@ -206,7 +206,7 @@ func TestTextSplitAnywhere(t *testing.T) {
 	for range 100 {
 		c.expectEcho(opText, text+text)
 	}
-	// A character that is cut in one message does not go on in the next.
+	// A character that is cut in one message does not continue in the next.
 	c.mustWrite(masked(fin|opText, "\xf0\x9f"), masked(fin|opText, "\x98\x80"))
 	c.expectClose(1007)
 }

@@ -61,7 +61,7 @@ func newRelay(t testing.TB) (own, other *client.Client) {
 	return own, other
 }
 
-// mustRun runs a gateway that looks at nothing by itself.
+// mustRun runs a gateway that looks at nothing on its own.
 func mustRun(t testing.TB, c *client.Client) (d *Gateway, url string) {
 	t.Helper()
 	d = New(Config{Client: c, Own: door, Offer: []relay.Address{mecha}, Timeout: patience, Wait: 10 * patience, LookAgain: time.Hour})
@@ -122,7 +122,7 @@ func TestTheEndOfATaskIsPushed(t *testing.T) {
 	}{
 		"a receipt": {func(ctx context.Context, m *client.Message) error { return nil }, `"statusUpdate"`},
 		"an answer": {func(ctx context.Context, m *client.Message) error {
-			if err := m.Ack(ctx, "seen", ""); err != nil { // the task goes on, until there is an answer
+			if err := m.Ack(ctx, "seen", ""); err != nil { // the task continues, until there is an answer
 				return err
 			}
 			return m.Reply(ctx, map[string]string{"text": "42"})

@@ -143,7 +143,7 @@ func TestThreadsOfAConversation(t *testing.T) {
 	}
 }
 
-// The Mecha's question stands in the status and in the history, which the client may shorten.
+// The Mecha's question is in the status and in the history, which the client may shorten.
 func TestAQuestionOfTheMecha(t *testing.T) {
 	one := threads(story(t, "q, r input_required, ack completed, q>1, r input_required"), door, mecha)[0]
 	zero, most := 0, 1

@@ -152,7 +152,7 @@ func TestAPictureHasItsFiguresInTheirPlaces(t *testing.T) {
 		}
 	}
 
-	// A bar ends where its number on the axis is; all stand on the axis.
+	// A bar ends where its number on the axis is; all are on the axis.
 	_, place := texts(t, drawn["cpu.svg"])
 	var bars []string
 	for _, e := range elements(t, drawn["cpu.svg"], "rect") {

@@ -146,7 +146,7 @@ func status(method, suffix string, status int) spoil {
 	}}
 }
 
-// ask makes a spoil that changes some requests, and signs them anew.
+// ask makes a spoil that changes some requests, and signs them again.
 func ask(when func(*asked) bool, change func(*asked)) spoil {
 	return spoil{ask: func(a *asked) {
 		if when(a) {
@@ -232,7 +232,7 @@ var spoils = map[string]spoil{
 		}
 	}},
 	"signature": {ask: func(a *asked) {
-		a.body = strings.TrimPrefix(a.body, " ") // it has been parsed and written anew
+		a.body = strings.TrimPrefix(a.body, " ") // it has been parsed and written again
 	}},
 	"signature-wrong":    ask(always, never),
 	"signature-required": ask(func(a *asked) bool { return a.is("POST", "/messages") }, never),

@@ -46,7 +46,7 @@ type answered struct {
 	body   string
 }
 
-// wrongServer stands before a relay, and has the keys of its Mechas.
+// wrongServer is in front of a relay, and has the keys of its Mechas.
 type wrongServer struct {
 	spoil
 	host          string // of the relay
@@ -63,7 +63,7 @@ func (a *asked) sign(as conformance.Credentials) {
 	a.header.Del("X-Request-Signature")
 }
 
-// resign signs the request anew, as the Mecha that has sent it.
+// resign signs the request again, as the Mecha that has sent it.
 func (a *asked) resign() {
 	if a.header.Get("X-Mecha-Key") == a.second.Key {
 		a.sign(a.second)

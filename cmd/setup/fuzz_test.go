@@ -89,7 +89,7 @@ func FuzzJSON(f *testing.F) {
 func mergeAndStrip(t *testing.T, target Target, d *jsonDoc) {
 	look := func(*jsonDoc, *hujson.Value, int, *hujson.Value) []byte { return nil }
 	if eachOurs(JSONC, d.text, target.Entries[0], look) != nil {
-		return // a name stands there twice, or is something else
+		return // a name is there twice, or is something else
 	}
 	base, err := strip(JSONC, d.text, target.Entries, nil)
 	if err != nil {

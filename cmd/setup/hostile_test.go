@@ -82,7 +82,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// An entry of ours that somebody has moved, laid out anew or commented goes, and its neighbours stay as they are.
+// An entry of ours that somebody has moved, laid out again or commented goes, and its neighbours stay as they are.
 func TestOursAmongComments(t *testing.T) {
 	const r = `"relay": {"args": ["mcp" /* . */,], "command": "relay"}`
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func TestOursAmongComments(t *testing.T) {
 	}
 }
 
-// undo sets up a file and undoes it. Nothing of the file or beside it may have changed then, nor by a refusal.
+// undo sets up a file and undoes it. Nothing of the file or next to it may have changed then, nor by a refusal.
 func undo(t *testing.T, f Format, text string, e Entry) {
 	t.Helper()
 	p := newPlace(t)

@@ -110,7 +110,7 @@ func shapes(t *testing.T) map[string][]string {
 	return all
 }
 
-// Each file is merged as shown beside it, a second time changes nothing, and undoing gives
+// Each file is merged as shown next to it, a second time changes nothing, and undoing gives
 // it back byte for byte.
 func TestFilesAreMergedAndUndone(t *testing.T) {
 	for program, files := range shapes(t) {
@@ -193,7 +193,7 @@ func TestMissingFilesAreMadeAndRemoved(t *testing.T) {
 	}
 }
 
-// What somebody else has written since then stays, also if setup runs once more.
+// What somebody else has written since then stays, even if setup runs once more.
 func TestOnlyOurPartIsTakenFromAChangedFile(t *testing.T) {
 	p := newPlace(t)
 	targets := p.home.Targets("claude-code", testServer)

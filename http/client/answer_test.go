@@ -280,7 +280,7 @@ func TestAnUndecidedAnswerHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// Somebody may ask himself, beside a listener.
+// Somebody may ask himself, next to a listener.
 func TestAskOneself(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		alice := mustServe(t).mustIssue("alice^test")

@@ -185,7 +185,7 @@ func TestConfigThatCannotBeUsed(t *testing.T) {
 }
 
 // The path that is signed is the one that the relay sees, however the client spells it
-// and whatever stands before it.
+// and whatever precedes it.
 func TestPathsAreSignedAsTheRelaySeesThem(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^test")

@@ -136,7 +136,7 @@ func ExampleNoAnswer() {
 	// did you mean flights^acme
 }
 
-// Several workers share the messages of one agent. What cannot be done now is put off.
+// Several workers share the messages of one agent. What cannot be done now is deferred.
 func ExampleClient_Listen_workers() {
 	planner, flights, end := aRelay()
 	defer end()

@@ -11,7 +11,7 @@ import (
 	"relay/http/client"
 )
 
-// A handler may take no notice of its context. The listener ends all the same, and what the handler
+// A handler may take no notice of its context. The listener ends anyway, and what the handler
 // does later has no effect.
 func TestAListenerEndsThoughItsHandlerDoesNot(t *testing.T) {
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "quick": {Quick: true}, "claim": {Claim: true}, "several": {Jobs: 2}} {
@@ -77,7 +77,7 @@ func TestAnAnswerAfterTheHandler(t *testing.T) {
 	})
 }
 
-// A handler that ends its goroutine, as t.Fatal does, has failed, and the listener goes on.
+// A handler that ends its goroutine, as t.Fatal does, has failed, and the listener continues.
 func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "quick": {Quick: true}, "claim": {Claim: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"relay/http/client"
 )
 
-// listening is a listener that runs beside its test.
+// listening is a listener that runs next to its test.
 type listening struct {
 	t     testing.TB
 	stop  context.CancelFunc

@@ -96,7 +96,7 @@ func TestNobodyIsThere(t *testing.T) {
 	}
 }
 
-// Proxies that may stand before a relay answer in other words.
+// Proxies in front of a relay answer in other words.
 func TestTheWrongSchemeAtAProxy(t *testing.T) {
 	alice := mustServe(t).mustIssue("alice^test")
 	for name, answer := range map[string]string{

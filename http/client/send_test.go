@@ -42,7 +42,7 @@ func TestSendIsSentOnceThoughAnswersGetLost(t *testing.T) {
 	})
 }
 
-// Send says whether the message may have been sent all the same, and how to find out.
+// Send says whether the message may have been sent anyway, and how to find out.
 func TestSendSaysWhatItKnows(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		r := mustServe(t)
@@ -252,7 +252,7 @@ func TestFromEnv(t *testing.T) {
 	}
 }
 
-// An agent that listens may ask, also from its handler. The answers that it waits for are not
+// An agent that listens may ask, even from its handler. The answers that it waits for are not
 // taken for questions, and only these: a second answer is handled.
 func TestAskBesideAListener(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {

@@ -220,7 +220,7 @@ func TestASocketThatIsCut(t *testing.T) {
 		if err := s.ends(); errors.As(err, new(*client.Closed)) || !client.Temporary(err) {
 			t.Errorf("it ends with %v", err)
 		}
-		// The next socket goes on where this one was cut.
+		// The next socket continues where this one was cut.
 		second := alice.mustSend(bob, `{"n":2}`)
 		s = mustDial(t, there, bob.name, "since_message_id="+first.MessageID)
 		if f := s.expect("message"); f.MessageID != second.MessageID {

@@ -143,7 +143,7 @@ func TestWrongAttemptsCountByBlock(t *testing.T) {
 	}
 }
 
-// A token in a query lets nobody in: it would stand in histories and logs.
+// A token in a query lets nobody in: it would be in histories and logs.
 func TestATokenInAQueryIsNoToken(t *testing.T) {
 	t.Parallel()
 	s := mustStage(t, false)

@@ -40,7 +40,7 @@ func (s *stage) listenTo(c *http.Client, heard *atomic.Int64) {
 	})
 }
 
-// What sends cost beside a console: with no page open, and with three, each of which also
+// What sends cost next to a console: with no page open, and with three, each of which also
 // fetches itself again every two seconds, as a browser's does.
 func BenchmarkSendsBesideAConsole(b *testing.B) {
 	for name, pages := range map[string]int{"closed": 0, "three pages": 3} {

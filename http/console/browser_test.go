@@ -196,7 +196,7 @@ func (b *tab) fill(selector, value string) {
 }
 
 // withNode does something with an element. If the element is gone before it is done, because a
-// live page was made anew or another page came, it is done with the new one.
+// live page was made again or another page came, it is done with the new one.
 func withNode[T any](b *tab, selector string, action chromedp.Action[T]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

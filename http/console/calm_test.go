@@ -71,7 +71,7 @@ func TestNothingIsCountedWhileNobodyLooks(t *testing.T) {
 	}
 }
 
-// A page that is made before the console has counted the last hour is not told anew of what it
+// A page that is made before the console has counted the last hour is not told again of what it
 // shows, nor of what is older.
 func TestAnEarlyPageIsNotToldTheOld(t *testing.T) {
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestAPageSaysThatNothingIsRead(t *testing.T) {
 }
 
 // Until the last hour is counted, a page says so: it tells no count of it, and draws nothing. Then
-// it is fetched again by itself.
+// it is fetched again on its own.
 func TestAPageSaysThatTheHourIsBeingCounted(t *testing.T) {
 	t.Parallel()
 	w := &watched{backs: make(chan struct{})}
@@ -170,7 +170,7 @@ func (s slow) Activity(after relay.Position, span time.Duration, limit int) (sur
 	return s.watched.Activity(after, span, min(limit, 150))
 }
 
-// Of more events than are counted at once, the count goes on where it was: none is left out.
+// Of more events than are counted at once, the count continues where it was: none is left out.
 func TestABurstIsCountedWhole(t *testing.T) {
 	t.Parallel()
 	const burst = 1000
@@ -192,7 +192,7 @@ func TestABurstIsCountedWhole(t *testing.T) {
 }
 
 // While nobody looks, the console reads its file seldom. The first page has what happened since, all
-// the same: it does not say 0 beside a row.
+// the same: it does not say 0 next to a row.
 func TestTheFirstPageHasCountedWhatItShows(t *testing.T) {
 	t.Parallel()
 	w := &watched{}

@@ -32,7 +32,7 @@ func TestTheDirectoryIsSearched(t *testing.T) {
 	}
 }
 
-// Beside a server, only the profiles of the file can be looked through, and the page says so.
+// Next to a server, only the profiles of the file can be looked through, and the page says so.
 func TestWithoutAnIndexTheProfilesAreListed(t *testing.T) {
 	p := mustPlay(t, false)
 	c := p.enter()

@@ -2,7 +2,7 @@ package console
 
 import "io/fs"
 
-// Embedded tells how many bytes the pages, scripts and styles have.
+// Embedded says how many bytes the pages, scripts and styles have.
 func Embedded() (n int64) {
 	_ = fs.WalkDir(files, ".", func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

@@ -20,7 +20,7 @@ import (
 const isLive = `document.querySelector("#link")?.dataset.state == "live"`
 
 // A browser that opens the printed URL is in; the token leaves its address at once. What is
-// sent then stands in the flow, and what waits in its row, without a reload.
+// sent then is in the flow, and what waits in its row, without a reload.
 func TestAPageIsLive(t *testing.T) {
 	t.Parallel()
 	s := mustStage(t, true)
@@ -95,7 +95,7 @@ func TestTheEndOfAMessageIsTold(t *testing.T) {
 	b.await(`document.querySelector("#link-text").textContent == "removed" && document.querySelector("#link").dataset.state == "lost"`)
 }
 
-// When the console is away, the page says so. When it is back, the page goes on, with what
+// When the console is away, the page says so. When it is back, the page continues, with what
 // it has missed. Of another start it is told that the session is over.
 func TestAPageComesBack(t *testing.T) {
 	t.Parallel()
@@ -265,7 +265,7 @@ func TestAFloodIsSampled(t *testing.T) {
 	b.await(`document.querySelector("#flow .event a").href.endsWith(` + fmt.Sprintf("%q", last.ID) + `)`)
 }
 
-// A console that stands still closes no socket, nor does a dead line. The page says by itself that
+// A console that stands still closes no socket, nor does a dead line. The page says on its own that
 // it hears nothing, and since when, and is live again when somebody answers.
 func TestAPageNoticesThatNobodyAnswers(t *testing.T) {
 	t.Parallel()

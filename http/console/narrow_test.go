@@ -12,7 +12,7 @@ import (
 	"relay/http/console"
 )
 
-// Every view fits a window of 420 pixels, also with the longest values that can stand in it: nothing
+// Every view fits a window of 420 pixels, even with the longest values that can are in it: nothing
 // scrolls to the side but the tables and the diagram that say so.
 func TestTheWidestValuesFitANarrowWindow(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func TestAPushAgainDoesNotHideTheFirst(t *testing.T) {
 }
 
 // Only what is answered or acknowledged is green: what waits is not, though it is young and its
-// Mecha has never been there, or has put it off, or has answered without an acknowledgement.
+// Mecha has never been there, or has deferred it, or has answered without an acknowledgement.
 func TestWhatWaitsIsNotGreen(t *testing.T) {
 	t.Parallel()
 	s := mustBegin(t, true)

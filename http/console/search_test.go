@@ -100,7 +100,7 @@ func TestASearchForAStateSaysWhatItFinds(t *testing.T) {
 	}
 }
 
-// The id of a conversation, alone, finds its messages, also if it looks like a field of a search;
+// The id of a conversation, alone, finds its messages, even if it looks like a field of a search;
 // without such a conversation, it is one that there is not.
 func TestASearchFindsAConversationByItsID(t *testing.T) {
 	t.Parallel()

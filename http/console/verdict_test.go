@@ -41,7 +41,7 @@ func TestTheEndOfTheServerIsNamed(t *testing.T) {
 	s.await(visitor, "/health", `No server has the file open: nobody delivers\.`)
 }
 
-// Who is connected only the server knows: a console beside it says when a request was made.
+// Who is connected only the server knows: a console next to it says when a request was made.
 func TestAConsoleBesideTheServerSaysWhatItKnows(t *testing.T) {
 	t.Parallel()
 	s := mustBegin(t, false)
@@ -138,7 +138,7 @@ func (s short) Overview(ctx context.Context, late time.Time) (survey.Overview, e
 	return o, err
 }
 
-// A console beside the server sees for itself that the disk is nearly full.
+// A console next to the server sees for itself that the disk is nearly full.
 func TestALowDiskIsSeenBesideTheServer(t *testing.T) {
 	t.Parallel()
 	w := &watched{}
@@ -147,7 +147,7 @@ func TestALowDiskIsSeenBesideTheServer(t *testing.T) {
 }
 
 // A message that expired while no server ran has the time at which it expired, not that at which
-// this was noticed, which is told beside it.
+// this was noticed, which is told next to it.
 func TestAnExpiryHasTheTimeOfTheMessage(t *testing.T) {
 	t.Parallel()
 	s := mustBegin(t, true)

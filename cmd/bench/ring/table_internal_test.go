@@ -9,7 +9,7 @@ import (
 	"relay/cmd/internal/cli"
 )
 
-// A report of several stages prints the doubts of all of them, and failures beside doubts.
+// A report of several stages prints the doubts of all of them, and failures next to doubts.
 func TestTheTableOfFairnessNamesFailuresAndDoubts(t *testing.T) {
 	var out bytes.Buffer
 	met := bench.Met{P50: 1000, P99: 2000, Operations: 90}
