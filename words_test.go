@@ -28,7 +28,7 @@ var stiff = []struct {
 	{`\bstands? (in|beside|before|behind|below|there|on|at)\b`, 1, 29},
 	{`\b(is|are|was|with|by|from|has|under) (that|those) of\b`, 2, 25},
 	{`(\w+) (is|are|was|were) no (\w+)`, 0, 19},
-	{`(^|[.;:] )What (is|was|has|the|an?|it|they|comes?|came|stays|waits)\b`, 6, 46},
+	{`(^|[.;:] )What (is|was|has|the|an?|it|they|comes?|came|stays|waits)\b`, 4, 46},
 	{`, also (if|while|when|where|one|in|of|those|to|with|after|from|on|by|at|the|a)\b`, 0, 14},
 	{`\bby (itself|themselves|yourself)\b`, 2, 17},
 	{`\b[Bb]eside\b`, 5, 40},
