@@ -3,6 +3,7 @@ package http_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"relay/db/relay"
@@ -70,6 +71,7 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 		want(first.MessageID, "pushed", "1 socket of bob^demo")
 		want(second.MessageID, "behind", "1 earlier message is also waiting")
 		bob.mustAck(first.MessageID, "processing")
+		synctest.Wait() // the socket has got the second one, and is live
 		want(first.MessageID, "working", "processing")
 		bob.post(messagePath(first.MessageID)+"/ack", `{"status":"deferred","client_ts":"2026-11-20T08:00:00Z","detail":"too busy","retry_after_seconds":600}`).want(200)
 		want(first.MessageID, "deferred", "2026-11-20T08:11:00.000Z", "(too busy)")
