@@ -43,9 +43,9 @@ func TestWhy(t *testing.T) {
 	})
 
 	why(claimed, `The worker “millé” of bob^why has claimed the message until `)
-	why(deferred, "bob^why has put the message off until ", "(at lunch)")
+	why(deferred, "bob^why has deferred the message until ", "(at lunch)")
 	why(answered, "bob^why answered at ", reply)
-	out := why("bob^why", "made its last request ", "4 messages wait for it, the oldest for ", "(1 held by a worker, 1 deferred, 1 overdue)", claimed, deferred, answered, late, "has claimed the message until", "has put the message off until", reply)
+	out := why("bob^why", "made its last request ", "4 messages wait for it, the oldest for ", "(1 held by a worker, 1 deferred, 1 overdue)", claimed, deferred, answered, late, "has claimed the message until", "has deferred the message until", reply)
 	if lines := strings.Split(out, "\n"); !strings.HasPrefix(lines[3], claimed) || !strings.HasPrefix(lines[6], late) {
 		t.Errorf("not the oldest first:\n%s", out)
 	}

@@ -274,6 +274,6 @@ func (r *reason) justPushed() bool { return r.now.Sub(r.about.PushedAt) < justNo
 var sinceWords = map[relay.VerdictCode]string{
 	relay.VerdictExpired: "Expired at", relay.VerdictFailed: "Failed at", relay.VerdictRejected: "Rejected at",
 	relay.VerdictAnswered: "Answered at", relay.VerdictAcknowledged: "Acknowledged at",
-	relay.VerdictWorking: "Last word at", relay.VerdictDeferred: "Put off at", relay.VerdictClaimed: "Claimed at",
+	relay.VerdictWorking: "Last word at", relay.VerdictDeferred: "Deferred at", relay.VerdictClaimed: "Claimed at",
 	relay.VerdictPushed: "Last written to a socket at", relay.VerdictAway: "Last seen at",
 }

@@ -148,7 +148,7 @@ var troubles = []trouble{
 		}
 		return m
 	}, []string{`1 message has waited 20 min for bob\^demo, which has put it off until ` + clock + `: “the printer is out of paper”\..* Wait until ` + clock + `, when bob\^demo is sent the message again, or mend what bob\^demo gives as its reason\.`, `bob\^demo ?not connected, last seen ` + clock, `the printer is out of paper`},
-		[]string{`bob\^demo has put the message off until ` + clock + `: “the printer is out of paper”\. The message has waited 20 min\. Put off at`, `deferred ?\S* ?(min)? ?until ` + clock + `: “the printer is out of paper”`, `Wait until ` + clock, `State ?deferred, not acknowledged`}, "warn", "warn"},
+		[]string{`bob\^demo has deferred the message until ` + clock + `: “the printer is out of paper”\. The message has waited 20 min\. Deferred at`, `deferred ?\S* ?(min)? ?until ` + clock + `: “the printer is out of paper”`, `Wait until ` + clock, `State ?deferred, not acknowledged`}, "warn", "warn"},
 
 	{"lease held by a dead worker", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
