@@ -159,7 +159,7 @@ func (s *Server) routes() []Route {
 		{"GET", "/api/v1/ws/mecha/{mechaId}", Itself, s.connect, "the WebSocket: new messages as they are accepted"},
 		{"POST", "/api/v1/mecha/{mechaId}/ticket", Itself, read(s.getTicket), "a ticket for a browser"},
 		{"GET", "/api/v1/conversations/{conversationId}/messages", Participants, read(s.conversation),
-			"what the caller sent or received in a conversation"},
+			"messages of a conversation that the caller sent or received"},
 
 		{"GET", "/api/v1/mecha/{mechaId}/profile", AnyKey, read(s.getProfile),
 			"the profile of a Mecha, and whether it is online"},

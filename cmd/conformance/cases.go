@@ -39,22 +39,21 @@ func init() {
 				"once the answer is accepted; put no key and no payload on stderr."},
 		{Name: "signatures", Does: "refuses requests without a signature", questions: 5,
 			flags: []string{"--require-message-signature"}, run: converse,
-			Must: "Sign every request, the handshake included, over the very bytes that are sent."},
-		{Name: "lost-answer", Does: "drops the connection after the commit of a message or an ack, and before the answer",
+			Must: "Sign every request and handshake, over the bytes as sent."},
+		{Name: "lost-answer", Does: "drops the connection between the commit of a message or an ack and the answer",
 			questions: 6, faults: lostAnswer, run: converse,
 			Must: "Give every send an Idempotency-Key, and repeat it with that key and the same body until there is an answer."},
-		{Name: "lost-ack", Role: Worker, Does: "drops the connection with an ack that the relay has not got", questions: 6,
+		{Name: "lost-ack", Role: Worker, Does: "drops the connection before an ack arrives", questions: 6,
 			faults: lostAck, run: converse, Must: "Repeat an ack that may be lost, at the latest when the message is " +
 				"redelivered; do not answer that message again."},
 		{Name: "retry-after", Does: "answers 429 and 503 with Retry-After, handshakes and polls too", questions: 3,
 			faults: retryAfter, run: converse,
-			Must: "After a 429 or 503, repeat the request, but not before the seconds of Retry-After are over."},
+			Must: "After a 429 or 503, repeat the request once Retry-After is over."},
 		{Name: "restart", Does: "is killed twice (kill -9), and is away for a while", questions: 20, run: restarts,
-			Must: "Reconnect with growing pauses, and resume where you were: a request without an answer is repeated, " +
-				"a socket is opened again."},
+			Must: "Reconnect with growing pauses, and repeat each request without an answer."},
 		{Name: "cut", Does: "cuts sockets in the middle of a frame, and polls in the middle of the answer", questions: 12,
-			faults: cut, run: converse, Must: "Throw away what came in half, connect again, and miss no message for it."},
-		{Name: "duplicates", Does: "cuts sockets, and pushes again what it pushed before; a poll gets the same page twice",
+			faults: cut, run: converse, Must: "Drop incomplete frames and responses, reconnect, and miss no message."},
+		{Name: "duplicates", Does: "cuts sockets and pushes messages twice; a poll gets the same page twice",
 			questions: 10, faults: duplicates, run: converse,
 			Must: "Recognise a message by its message_id, and handle it once: no second answer, no second line."},
 		{Name: "slow", Does: "takes seconds for an answer, and sends bytes in small pieces", questions: 3,
@@ -62,18 +61,17 @@ func init() {
 			Must: "Wait at least 10 seconds for an answer, and read frames and bodies that come in pieces."},
 		{Name: "order", Role: Asker, Does: "has a worker that answers late and in another order, " +
 			"and a stranger who answers first", questions: 5, strangers: true, run: converse,
-			Must: "Take for the answer only the message whose in_reply_to is the question: " +
-				"not what came next, nor what looks like it."},
+			Must: "Take as the answer only the message whose in_reply_to is the question."},
 		{Name: "killed", Role: Worker, Does: "lets the worker be killed (kill -9) while it sends an answer, " +
 			"and started again", questions: 3, oneByOne: true, run: kills,
 			Must: "Acknowledge a message only when it has been handled: unfinished messages are redelivered after a crash."},
 		{Name: "refused", Role: Asker, Does: "knows no such recipient", questions: 1, ends: true, run: unknownRecipient,
 			Must: "Do not repeat what is refused for good (4xx other than 429); exit with 1, and put the code on stderr."},
 		{Name: "revoked-asker", Role: Asker, Does: "revokes the key while the asker waits", questions: 2, silent: true,
-			ends: true, run: revokedAsker, Must: "Exit when the key is refused (401, close code 1008); " +
+			ends: true, run: revokedAsker, Must: "When the key is refused (401, close code 1008), " +
 				"exit with 1, and put the code key_revoked on stderr."},
 		{Name: "revoked-worker", Role: Worker, Does: "revokes the key while the worker listens", questions: 2, ends: true,
-			run: revokedWorker, Must: "Exit when the key is refused (401, close code 1008); " +
+			run: revokedWorker, Must: "When the key is refused (401, close code 1008), " +
 				"exit with 1, and put the code key_revoked on stderr."},
 	}
 }

@@ -163,8 +163,8 @@ var Codes = []CodeInfo{
 	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command " +
 		"that was stopped during a write. Nothing was written; reads keep working. The relay's log names the process."},
 	{NotCurrent, "This node of a cluster does not hear most of the other nodes, or is behind them. " +
-		"It cannot tell whether a key has been revoked or is new, so it answers no reads, and no request whose key it " +
-		"does not know. Ask another node, or wait for Retry-After."},
+		"It might not know of a new or revoked key, so it answers no reads, and no request whose key it does not know. " +
+		"Ask another node, or wait for Retry-After."},
 	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: " +
 		"retry with the same Idempotency-Key."},
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
