@@ -130,7 +130,7 @@ var rules = []rule{
 			if s.Message.Ack != nil {
 				detail = because(s.Message.Ack.Detail)
 			}
-			return s.Since, fmt.Sprintf("%s has put the message off until %s%s.", s.Message.To, clock(s.Until), detail)
+			return s.Since, fmt.Sprintf("%s has deferred the message until %s%s.", s.Message.To, clock(s.Until), detail)
 		}},
 	{VerdictClaimed,
 		func(s *Situation) bool { return s.Claimed },
