@@ -110,7 +110,8 @@ var Codes = []CodeInfo{
 	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret, " +
 		"or X-Request-Signature is not the HMAC-SHA256 of `METHOD|path?query|body|nonce|timestamp`."},
 	{NonceReused, "This key has used this nonce before; send a fresh one with every request. Nothing was written for " +
-		"this one. HTTP libraries may repeat a request after a broken connection: sign it again, with the same Idempotency-Key."},
+		"this one. HTTP libraries may repeat a request after a broken connection: sign it again, with the same " +
+		"Idempotency-Key."},
 	{InvalidTicket, "The ticket of a handshake is unknown, was used before, or is more than 30 seconds old. " +
 		"Get another one."},
 	{SenderMismatch, "`from` is not the address of the key."},
