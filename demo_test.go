@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the README shows of the demo is printed by it, in that order.
+// The demo prints what the README shows of it, in that order.
 func TestREADMEDemo(t *testing.T) {
 	changing := regexp.MustCompile(`msg_[0-9a-z]{26}`)
 	shown := strings.TrimPrefix(block(t, "README.md", "text", "$ relay demo"), "$ relay demo\n")

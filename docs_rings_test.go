@@ -21,8 +21,8 @@ var ringFolders = map[string]string{
 	"metrics": "cmd/metrics", "series": "cmd/series db/file/series", "setup": "cmd/setup",
 }
 
-// isTakenOff reports whether a folder is that of a ring, or below it, and the ring is gone; or that
-// of a library of rings, and all of them are gone.
+// isTakenOff reports whether a folder belongs to a ring that is gone, or to a library of rings that are
+// all gone.
 func isTakenOff(t *testing.T, dir string) bool {
 	if len(rings(t)) == 0 && within(dir, libraries(t)) {
 		return true

@@ -85,8 +85,7 @@ func headingAnchors(text string) map[string]bool {
 }
 
 // A link between files leads to a file, and to a section of it, as a forge shows
-// them, even while a ring is taken off. What a server shows is told by
-// TestNoLinkOfTheSiteIsDead.
+// them, even while a ring is taken off. TestNoLinkOfTheSiteIsDead checks the pages of a server.
 func TestNoLinkBetweenFilesIsDead(t *testing.T) {
 	known := map[string]linked{}
 	for off := range ringFolders {

@@ -41,7 +41,7 @@ const longest = 120
 
 var update = flag.Bool("update", false, "lower the debts in debts_test.go to what they are, and write flags to the page on settings")
 
-// What is larger than its limit is a debt, in debts_test.go. A debt may only fall: neither is
+// A size above its limit is a debt, in debts_test.go. A debt may only fall: neither is
 // it larger than the list says, nor smaller, so that the list falls with it.
 func TestSizes(t *testing.T) {
 	counted := count(t)

@@ -18,7 +18,7 @@ func TestAskAndReply(t *testing.T) {
 	tool(t, "sh", "sed")
 	p := newPair(t)
 
-	// A person answers. What was said before, and what answers another question, is no answer.
+	// A person answers. Earlier messages, and answers to other questions, are not taken for the answer.
 	ask := launchHere(t, []string{"ask", "bob^talk", `{"q":1}`, "--timeout", "1m", "--correlation-id", "c 1", "--max-messages", "3"}, p.asAlice)
 	id := ask.await(ask.stderr, `sent (msg_\w+)\n`)[1]
 	question := p.record(p.alice, id)
@@ -165,7 +165,7 @@ func TestTwoThatAnswerEverythingAreStoppedByTheBreaker(t *testing.T) {
 	bob.interrupt()
 }
 
-// What came to nothing, and what is late, is found and said in words.
+// A question that failed, or whose answer is late, is found and reported in words.
 func TestDeadAndOverdueMessages(t *testing.T) {
 	if !docs.Has("inspect") {
 		t.Skip("it is relay message that finds them")

@@ -161,7 +161,7 @@ func TestRelayCurl(t *testing.T) {
 		t.Errorf("first:\n%s\nagain:\n%s", first.out, again.out)
 	}
 
-	// A status other than 2xx is exit code 1, with the problem on stdout and the status on stderr; 304 is no failure.
+	// A status other than 2xx is exit code 1, with the problem on stdout and the status on stderr; 304 is not a failure.
 	r = curl("", "GET", "/api/v1/messages/msg_none").wantCode(t, 1, "404")
 	if !strings.Contains(r.out, `"code":"message_not_found"`) {
 		t.Errorf("%s", r.out)
@@ -230,7 +230,7 @@ func TestWhereAPayloadComesFrom(t *testing.T) {
 	does(t, p.asBob, "ack", got[1].MessageID, "--detail", "x", "--detail-file", file).wantCode(t, 2, "cannot be combined")
 }
 
-// What the page on sockets says of two workers on one address.
+// Two workers on one address do as the page on sockets says.
 func TestTwoWorkersOnOneAddressBothRun(t *testing.T) {
 	tool(t, "sh")
 	t.Parallel()

@@ -51,7 +51,7 @@ func TestAskFindsWhomToAsk(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	p.wantWords()
-	mustRelay(t, "search", "forget", "bob^talk", "--db", p.db, "--json") // nothing is left: that is no fault
+	mustRelay(t, "search", "forget", "bob^talk", "--db", p.db, "--json") // nothing is left: that is not a fault
 	runRelay(t, "search", "forget", "nobody^here", "--db", p.db).wantCode(t, 1, "no Mecha nobody^here")
 	runRelay(t, "search", "forget", "me", "not", "--db", p.db).wantCode(t, 2)
 	does(t, p.asAlice, "search", "--", "forget", "flights").wantCode(t, 0)

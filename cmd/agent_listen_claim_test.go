@@ -91,7 +91,7 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 }
 
 // A worker kills its command when the message is no longer pending, and when it could not
-// renew the lease in time; then the message comes again.
+// renew the lease in time; then the message is redelivered.
 func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	t.Parallel()
 	notShort(t)

@@ -279,7 +279,7 @@ func (s *server) wantEndedBySignals() {
 	}
 }
 
-// A message that is in hand when the connection is lost comes again with the next one.
+// A message that is in hand when the connection is lost is redelivered with the next one.
 func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	t.Parallel()
 	tool(t, "sh", "sleep")

@@ -40,7 +40,7 @@ func TestClientsOverTLS(t *testing.T) {
 	does(t, append(env, "RELAY_CA_FILE="+tempDB(t)), "whoami").wantCode(t, 1, "--ca-file", "no such file")
 	does(t, append(env, "RELAY_CA_FILE=tls_test.go"), "whoami").wantCode(t, 1, "no certificate in PEM")
 
-	// The wrong scheme, both ways. That is no reason to try again.
+	// The wrong scheme, both ways. It is not tried again.
 	plain := startServer(t, tempDB(t))
 	for url, use := range map[string]string{"http://" + s.host(): s.url, "https://" + plain.host(): plain.url} {
 		env := []string{"RELAY_URL=" + url, "RELAY_KEY=" + keys[0].Key, "RELAY_CA_FILE=" + ca.file}

@@ -162,7 +162,7 @@ for await (const m of relay.listen(%s)) {
 	}
 }
 
-// What a program has found and asked teaches the directory, once the question is completed.
+// The directory learns from what a program has found and asked, once the question is completed.
 func TestJavaScriptTeachesTheDirectory(t *testing.T) {
 	notQuick(t)
 	t.Parallel()

@@ -72,8 +72,7 @@ say(await fails(new Promise(() => new Relay({ key: " " }))));`)
 	}
 }
 
-// A question that is refused, or expires, is given up at once. What an earlier run has
-// answered is not answered again.
+// A question that is refused, or expires, is given up at once. A question that an earlier run has answered is not answered again.
 func TestJavaScriptQuestionsThatFail(t *testing.T) {
 	notQuick(t)
 	t.Parallel()

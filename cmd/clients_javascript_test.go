@@ -307,7 +307,7 @@ for await (const m of relay.listen({ claim: true, lease: 15_000, worker: process
 	}
 }
 
-// A message that is deferred comes again after that time, over a socket and by long-polls.
+// A deferred message is redelivered after that time, over a socket and by long-polls.
 func TestJavaScriptDefers(t *testing.T) {
 	notQuick(t)
 	t.Parallel()

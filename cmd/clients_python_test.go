@@ -208,7 +208,7 @@ func TestThePythonClientSendsOnceThroughTroubles(t *testing.T) {
 // notAFrame is in the names of troubles that are none of frames.
 var notAFrame = regexp.MustCompile("cut|answer|headers|nothing at all|refusal|proxy|handshake|never")
 
-// What is against the rules, or cut, ends a connection with an error, and no listener: the next
+// A frame that is against the rules, or cut, ends a connection with an error, and no listener: the next
 // connection brings the message.
 func TestThePythonClientOutlivesHostileSockets(t *testing.T) {
 	notQuick(t)

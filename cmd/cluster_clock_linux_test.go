@@ -52,7 +52,7 @@ func Now() Time {
 	})
 }
 
-// A wrongClock is that of a node.
+// A wrongClock is the clock of a node.
 type wrongClock struct {
 	t    *testing.T
 	path string

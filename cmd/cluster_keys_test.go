@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A write that one node has taken is refused by all others, if it comes again. A key that is
+// A write that one node has taken is refused by all others, if it is repeated. A key that is
 // revoked at one node works at none when the command has returned, not even at one that does
 // not hear of it: that one answers no reads.
 func TestClusterRefusesReplaysAndRevokedKeys(t *testing.T) {

@@ -36,7 +36,7 @@ type clusterLetter struct {
 
 const clusterSenders = 12
 
-// clusterClient gives a node up that is paused, and does not answer.
+// clusterClient leaves a node that is paused, and does not answer.
 var clusterClient = &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
 func (c *trio) load(agents []agent) *load {

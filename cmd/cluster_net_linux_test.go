@@ -97,7 +97,7 @@ func newTrioOn(t *testing.T, program string) (*trio, *network) {
 // number is which node it is, from 1.
 func (n *clusterNode) number() int { return int(n.name[1] - '0') }
 
-// silence takes a node off the network of the nodes. What it sends, and is sent, is lost, and no
+// silence takes a node off the network of the nodes. Packets from it and to it are lost, and no
 // side learns of it.
 func (w *network) silence(n *clusterNode) (mend func()) {
 	port := w.name(fmt.Sprint("n", n.number()))

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Workers that share a Mecha over different nodes never get the same message. What has a time
-// that comes is decided once, and the same at all nodes.
+// Workers that share a Mecha over different nodes never get the same message. Expiry and lease ends are decided once, and the same at all nodes.
 func TestClusterDecidesClaimsAndTimesOnce(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)

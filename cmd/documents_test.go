@@ -9,7 +9,7 @@ import (
 	"relay/http/apitest"
 )
 
-// What a test of this package holds against the documents, it holds against those of the program.
+// The tests of this package check the documents that the program serves.
 func init() {
 	apitest.Describe(func() (open, async []byte) { return mustPrint("openapi"), mustPrint("asyncapi") })
 }

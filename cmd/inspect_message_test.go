@@ -420,7 +420,7 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	}
 	read("message", "list").wantCode(t, 1, s.db+"-wal", "copy both")
 
-	// A log that is empty says nothing, and is no reason to refuse.
+	// A log that is empty says nothing, and does not refuse.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

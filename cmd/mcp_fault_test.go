@@ -207,7 +207,7 @@ func TestMCPHonoursCancellation(t *testing.T) {
 	}
 }
 
-// The trace of a call is that of its message.
+// The trace of a call shows its message.
 func TestMCPHandsTracesOn(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)

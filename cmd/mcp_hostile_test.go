@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// What a hostile sender writes stays in the JSON of its payload, and can be seen.
+// The text of a hostile sender stays in the JSON of its payload, and can be seen.
 func TestMCPKeepsHostileTextInItsJSON(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
@@ -117,7 +117,7 @@ func TestMCPReadsALongPayloadInParts(t *testing.T) {
 	}
 }
 
-// What a client writes on stdin, however broken, ends neither the session nor the process,
+// A line on stdin, however broken, ends neither the session nor the process,
 // and nothing but messages of the protocol comes out.
 func TestMCPBearsBrokenCalls(t *testing.T) {
 	t.Parallel()

@@ -117,7 +117,7 @@ func value(t *testing.T, url, name string, with ...string) float64 {
 	return -1
 }
 
-// What the relay tells senders is counted once.
+// Each notice to a sender is counted once.
 func TestOverdueMessagesAndFullConversationsAreCounted(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
@@ -135,7 +135,7 @@ func TestOverdueMessagesAndFullConversationsAreCounted(t *testing.T) {
 	}
 }
 
-// A message whose worker says nothing comes again once, and then its attempts are spent.
+// A message whose worker says nothing is redelivered once, and then its attempts are spent.
 func TestClaimsAreCounted(t *testing.T) {
 	db := tempDB(t)
 	a := issue(t, db, "a^metrics")[0]
@@ -190,7 +190,7 @@ func mustUse(t *testing.T, s *server, a, b agent) {
 	s.ask(a, "POST", "/api/v1/search", `{"query":"b"}`).want(t, http.StatusAccepted)
 }
 
-// The numbers are those of what has happened.
+// The numbers count what has happened.
 func TestMetricsCountWhatHappens(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
@@ -300,7 +300,7 @@ func TestHistogramsHaveClassicAndNativeBuckets(t *testing.T) {
 	}
 }
 
-// What a proxy on this machine forwards gets no metrics.
+// A request that a proxy on this machine forwards gets no metrics.
 func TestMetricsAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	q, err := http.NewRequest("GET", startServer(t, tempDB(t)).url+"/metrics", nil)

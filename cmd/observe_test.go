@@ -50,7 +50,7 @@ func TestProfilesAreForThisMachineAlone(t *testing.T) {
 	}
 }
 
-// An address that is taken is no reason to leave a file behind. The error names the flag.
+// If the address is taken, no file is left behind. The error names the flag.
 func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	leavesNoFile(t, "--pprof")

@@ -53,7 +53,7 @@ func TestPruneRemovesOldMessages(t *testing.T) {
 	wantWhole(t, db)
 	wantWhats(t, audit(t, db), "key create: key_issued", "key create: key_issued", "prune: prune_begun", "prune: messages_pruned", "prune: prune_begun", "prune: messages_pruned")
 
-	// What a server removes on its own is in the audit log, too: in the end when it stops.
+	// The audit log also has what a server removes on its own: in the end when it stops.
 	s = startServer(t, db, "--retention", "1s")
 	s.send(alice, bob.Address, `{}`)
 	eventually(t, patience, "it is gone", func() bool { return len(s.history(bob, "direction=in")) == 0 })

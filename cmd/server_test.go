@@ -265,7 +265,7 @@ func (s *server) wait() int {
 	return s.exitCode()
 }
 
-// exitCode is that of what has ended.
+// exitCode returns the exit code of a process that has ended.
 func (s *server) exitCode() int {
 	if s.cmd == nil {
 		return s.code

@@ -325,7 +325,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 
-	// What is wrong is said, with the cure.
+	// Each fault is reported with its fix.
 	settings := h.read(".claude/settings.json")
 	h.write(".claude/settings.json", "{}")
 	h.write(".codex/config.toml", strings.Replace(h.read(".codex/config.toml"), binary, "/nowhere/relay", 1))

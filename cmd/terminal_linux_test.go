@@ -13,7 +13,7 @@ import (
 	"relay/cmd"
 )
 
-// newTerminal makes a terminal. What a program writes to it can be read, byte for
+// newTerminal makes a terminal. The output of a program can be read, byte for
 // byte, from screen.
 func newTerminal(t testing.TB) (terminal *os.File, screen *os.File) {
 	t.Helper()

@@ -113,7 +113,7 @@ func TestAckRules(t *testing.T) {
 		`{"status":"done-ish",` + ts + `}`:                             {"status", relay.InvalidRequest},
 		`{"status":"` + x("s", 33) + `",` + ts + `}`:                   {"status", relay.InvalidRequest},
 		`{"status":"fertig_ü",` + ts + `}`:                             {"status", relay.InvalidRequest},
-		`{"status":"wor\u212a",` + ts + `}`:                            {"status", relay.InvalidRequest}, // the Kelvin sign is no K
+		`{"status":"wor\u212a",` + ts + `}`:                            {"status", relay.InvalidRequest}, // the Kelvin sign is not a K
 		`{"status":"fa\u0130led",` + ts + `}`:                          {"status", relay.InvalidRequest}, // nor İ an I
 		`{"status":"done"}`:                                            {"client_ts", relay.InvalidTime},
 		`{"status":"done","client_ts":""}`:                             {"client_ts", relay.InvalidTime},

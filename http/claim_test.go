@@ -203,7 +203,7 @@ func TestADeferredMessageComesAgain(t *testing.T) {
 				t.Errorf("it came again as %+v", w)
 			}
 		}
-		late := bob.mustDial("since_message_id=" + second) // it came again while this one was away
+		late := bob.mustDial("since_message_id=" + second) // it was redelivered while this one was away
 		if w := r.mustReadWish(late); w.MessageID != first || w.Attempt != 2 {
 			t.Errorf("a socket that resumes behind it gets %+v", w)
 		}

@@ -147,7 +147,7 @@ func TestAMessageToACrew(t *testing.T) {
 	})
 }
 
-// The right is that of the key, and its successor's, over a restart.
+// The key has the right, and so has its successor, over a restart.
 func TestAKeyThatMayBroadcast(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t, broadcasts(100))

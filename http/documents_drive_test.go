@@ -75,8 +75,7 @@ var scenarios = map[string]func(*testing.T, *drive){
 	"wrong requests": driveWrongRequests, "strangers": driveStrangers, "crews": driveCrews, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
 }
 
-// Every operation is driven: its successes, and each of its refusals. What comes back is
-// as the document says, and everything that the document says comes back.
+// Every operation is driven: its successes, and each of its refusals. Each answer is as the document says, and everything that the document says comes back.
 func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t)

@@ -131,7 +131,7 @@ func driveADamagedFile(t *testing.T, d *drive) {
 	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
 }
 
-// mustDamage restarts the relay on a file in which sends find a page that is no page.
+// mustDamage restarts the relay on a file in which sends find a broken page.
 func (r *testRelay) mustDamage() {
 	r.t.Helper()
 	r.stop()

@@ -59,7 +59,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
-// What a page may set (CORS) is all that the API reads of a request, and Content-Type.
+// A page may set (CORS) all that the API reads of a request, and Content-Type.
 func TestPagesMaySetWhatTheDocumentReads(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{"Content-Type": true, "X-Mecha-Key": true}
@@ -301,7 +301,7 @@ func TestTheChecksSeeWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What the relay reads of a request is described: the fields of bodies and the parameters
+// The document describes what the relay reads of a request: the fields of bodies and the parameters
 // of queries, as the source names them.
 func TestWhatIsReadOfRequestsIsDescribed(t *testing.T) {
 	doc := mustLoad(t, openAPI())

@@ -16,7 +16,7 @@ func (m mecha) sendOnce(key, body string, changes ...change) reply {
 	return m.post(messages, body, append(changes, idempotent(key))...)
 }
 
-// wantReplay expects the stored 201 of first. What it says of the recipient is as it is now.
+// wantReplay expects the stored 201 of first. The recipient is described as it is now.
 func (a reply) wantReplay(first reply) {
 	a.t.Helper()
 	a.want(201)

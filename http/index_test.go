@@ -23,7 +23,7 @@ type index struct {
 	opened atomic.Pointer[search.Index]
 }
 
-// boost is that of a ring that ranks by what a store has learned.
+// boost is for a ring that ranks by what a store has learned.
 var boost = func(*db.DB) search.Boost { return nil }
 
 // open returns the index, which has caught up with the directory at least once.

@@ -35,7 +35,7 @@ func TestTheClientsAddress(t *testing.T) {
 		{"[2001:db8:aaaa::1%eth0]:1", []string{"2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::/64"},
 		{"10.0.0.1:1", []string{"[2001:db8:1:2::3]:443"}, "2001:db8:1:2::/64"},
 		{"10.0.0.1:1", []string{"[2001:db8:1:2::3]"}, "2001:db8:1:2::/64"},
-		// What the client wrote itself stands to the left of what a proxy appended.
+		// The client's own part is to the left of what a proxy appended.
 		{"10.0.0.1:1", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1/32"},
 		{"10.0.0.1:1", []string{"203.0.113.9", "198.51.100.1"}, "198.51.100.1/32"},
 		{"10.0.0.1:1", []string{"10.0.0.2, 10.0.0.3, 198.51.100.1"}, "198.51.100.1/32"},

@@ -17,7 +17,7 @@ import (
 
 // BenchmarkLearning measures the CPU time of sends and of the acknowledgements that complete them,
 // with and without a search_id: our part of each request, as in BenchmarkRequest, the store, the
-// later count, and the search index that follows it. The searches are those of the benchmark of
+// later count, and the search index that follows it. The searches come from the benchmark of
 // that name in package db, which measures the store alone.
 //
 // The count comes after so many turns: 8 are about what a busy server counts in one round, and 1 is

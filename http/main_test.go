@@ -16,7 +16,7 @@ import (
 	"relay/http/apitest"
 )
 
-// patience ends a test that would otherwise never end. It is no measure of speed.
+// patience ends a test that would otherwise never end. It does not measure speed.
 const patience = 2 * time.Minute
 
 // atOnce is how many tests run at the same time. They wait for timers and the disk; with -short, as

@@ -140,7 +140,7 @@ func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
 	alice.post(messages, letter(alice), nonce("late")).wantProblem(401, relay.NonceReused)
 }
 
-// A request that changed something is refused when it comes again, even when
+// A request that changed something is refused when it is repeated, even when
 // the process was killed in between and remembers nothing.
 func TestReplaysAfterARestart(t *testing.T) {
 	t.Parallel()

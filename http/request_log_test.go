@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// At debug, each request is a line, including one that no endpoint sees. What a client puts
-// into the path or the method is cut, and keys are left out.
+// At debug, each request is a line, including one that no endpoint sees. Long paths and methods are cut, and keys are left out.
 func TestEveryRequestIsALineAtDebug(t *testing.T) {
 	var log journal
 	r := mustServe(t, func(s *settings) {

@@ -32,8 +32,7 @@ func untilNextLook(waited time.Duration) time.Duration {
 }
 
 // Large messages of sockets are counted with large bodies: where a request is refused, a
-// socket is not read. Small messages pass, and so do other Mechas. What is counted is
-// given back when the message is stored, or its socket is gone.
+// socket is not read. Small messages pass, and so do other Mechas. The room is given back when the message is stored, or its socket is gone.
 func TestLargeFramesShareTheMemoryOfBodies(t *testing.T) {
 	t.Parallel()
 	const share = 1 << 20

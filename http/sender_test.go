@@ -204,7 +204,7 @@ func (m mecha) signedFrame(message string, changes ...change) []string {
 	return []string{fmt.Sprintf(`"nonce":%q,"timestamp":%q,"signature":%q`, c.nonce, c.timestamp, base64.StdEncoding.EncodeToString(c.signature()))}
 }
 
-// What a request has in its headers, a frame has in its fields, by the same rules.
+// A frame has in its fields what a request has in its headers, by the same rules.
 func TestSignaturesOfFrames(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)

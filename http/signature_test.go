@@ -127,7 +127,7 @@ func TestASigningSecretOfItsOwn(t *testing.T) {
 	}
 	alice.get(whoami, signedBy(alice.Secret)).want(200)
 	alice.get(whoami, signedBy(alice.Text)).wantProblem(401, relay.InvalidSignature)
-	alice.get(whoami, with("X-Mecha-Key", alice.Secret)).wantProblem(401, relay.MalformedKey) // it is no key
+	alice.get(whoami, with("X-Mecha-Key", alice.Secret)).wantProblem(401, relay.MalformedKey) // it is not a key
 	r.mustRestart()
 	alice.r = r
 	alice.get(whoami, signedBy(alice.Secret)).want(200)

@@ -65,7 +65,7 @@ func TestACutLinkIsFound(t *testing.T) {
 }
 
 // The peer of a cut link is given up though messages are on their way to it,
-// and they come again over another link.
+// and they are redelivered over another link.
 func TestALinkThatIsCutInTheMiddleOfTheStream(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		r := mustServe(t, pingsAtTheirTimes, func(c *ws.Config) { c.MaxSocketsPerMecha = 1 })
@@ -106,7 +106,7 @@ func TestALivingPeerIsNotGivenUp(t *testing.T) {
 		for began := time.Now(); time.Since(began) < 10*time.Minute; {
 			talking.expectFrame(opPing)
 			talking.mustWrite(masked(opText, ""), masked(fin|opContinuation, "{}"))
-			talking.expectFrame(opText) // it answers a frame that is no pong
+			talking.expectFrame(opText) // it answers a frame that is not a pong
 		}
 		r.mustSend(alice, "bob^test", `{}`)
 		if err := <-got; err != nil {

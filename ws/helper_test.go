@@ -32,8 +32,7 @@ import (
 	"relay/ws"
 )
 
-// patience is how long a test waits for what must happen. It is no measure of
-// speed: it only ends a test that would otherwise never end.
+// patience is how long a test waits for what must happen. It does not measure speed: it only ends a test that would otherwise never end.
 const patience = 2 * time.Minute
 
 var ctx = context.Background()
@@ -54,7 +53,7 @@ type testRelay struct {
 	tls  *tls.Config   // of its clients; nil: without TLS
 
 	record *apitest.Recorder // holds every answer against the documents; nil in benchmarks
-	echoes bool              // its frames are those of its clients
+	echoes bool              // it has the frames of its clients
 }
 
 // mustServe starts a relay, wired as the serve command does it.
@@ -232,7 +231,7 @@ func (r *testRelay) received(k relay.IssuedKey) (ids []relay.MessageID) {
 
 var nonces atomic.Int64
 
-// headers are those of an authenticated request.
+// headers returns the headers of an authenticated request.
 func headers(k relay.IssuedKey) http.Header {
 	return http.Header{
 		"X-Mecha-Key":         {k.Text},
@@ -323,7 +322,7 @@ type frame struct {
 	Replayed       bool
 }
 
-// sentence is that of an error.
+// sentence returns the sentence of an error.
 func (f frame) sentence() (text string) {
 	_ = json.Unmarshal(f.Message, &text)
 	return text

@@ -171,8 +171,7 @@ func (r *testRelay) mustCycle(k relay.IssuedKey, n int) {
 	eventually(r.t, "the hub is empty", func() bool { return !r.hub.Online(k.Mecha.Number) })
 }
 
-// leftPerCycle is how many bytes a connection may leave: its nonce, for as long as it
-// could come again. A connection that is not let go of takes ten times as much.
+// leftPerCycle is how many bytes a connection may leave: its nonce, for as long as it could be repeated. A connection that is not let go of takes ten times as much.
 const leftPerCycle = 128
 
 // Thousands of connections that end in every way leave nothing behind: no

@@ -17,7 +17,7 @@ func sendOf(ref string, to relay.Address, socket, n, size int) string {
 	return fmt.Sprintf(`{"type":"send","ref":%q,"message":{"to":%q,"payload":{"socket":%d,"n":%d,"text":%q}}}`, ref, to, socket, n, strings.Repeat("x", size))
 }
 
-// marks are those of a payload.
+// marks returns the marks of a payload.
 type marks struct{ Socket, N int }
 
 // payloads returns the marks of what has come in for a Mecha, in commit order, with its id.

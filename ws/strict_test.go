@@ -85,7 +85,7 @@ func TestUnmaskedFrames(t *testing.T) {
 	expectFaults(t, faults)
 }
 
-// header is that of a masked text frame, its length in the given form.
+// header returns the header of a masked text frame, its length in the given form.
 func header(first, form int, n uint64) string {
 	b := []byte{byte(first), byte(0x80 | form)}
 	if form == 126 {
@@ -222,7 +222,7 @@ func TestBinaryIsNotText(t *testing.T) {
 }
 
 // Many clients send their JSON as bytes. The relay reads it as it reads text, and
-// answers in text; bytes that are no JSON get an error, and the connection stays.
+// answers in text; bytes that are not JSON get an error, and the connection stays.
 func TestABinaryFrameIsReadLikeText(t *testing.T) {
 	t.Parallel()
 	r := mustServe(t)
@@ -271,7 +271,7 @@ func TestMasks(t *testing.T) {
 }
 
 // RFC 6455 §7.4: every code that may be sent is answered with itself, every
-// other one is a fault. The list is that of §7.4.1 and of the IANA registry.
+// other one is a fault. The list comes from §7.4.1 and of the IANA registry.
 func TestEveryCloseCode(t *testing.T) {
 	t.Parallel()
 	r, bob := mustEcho(t)

@@ -22,7 +22,7 @@ import (
 	"relay/ws"
 )
 
-// patience is how long a test waits for what must happen. It is no measure of speed.
+// patience is how long a test waits for what must happen. It does not measure speed.
 const patience = 2 * time.Minute
 
 // newRelay runs a relay on a real file and a real port, and gives the clients of the gateway and of

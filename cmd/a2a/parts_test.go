@@ -9,7 +9,7 @@ import (
 	"relay/db/strict"
 )
 
-// What a client says, as the Mecha gets it.
+// The words of a client reach the Mecha as a payload.
 func TestPartsBecomeAPayload(t *testing.T) {
 	for message, want := range map[string]string{
 		`"parts":[{"text":"hello"}]`:                                                             `{"text":"hello"}`,
@@ -38,7 +38,7 @@ func TestPartsBecomeAPayload(t *testing.T) {
 	}
 }
 
-// What the Mecha answers, as the client gets it.
+// The answer of the Mecha reaches the client as parts.
 func TestAPayloadBecomesParts(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"text":"sunny"}`:                   `[{"text":"sunny"}]`,

@@ -63,7 +63,7 @@ func story(t *testing.T, lines string) (all []*record) {
 	return all
 }
 
-// What a thread means: the state of the task, when it began, and which messages are artifacts.
+// A thread gives the state of the task, when it began, and which messages are artifacts.
 func TestStatesFollowAcksAndAnswers(t *testing.T) {
 	for lines, want := range map[string]string{
 		"q":                                       "SUBMITTED 0 []",
@@ -134,7 +134,7 @@ func TestThreadsOfAConversation(t *testing.T) {
 		}
 		got += ";"
 	}
-	// loose has the correlation_id of the last question, which is no task of its own.
+	// loose has the correlation_id of the last question, which is not a task of its own.
 	if got != " 0 2 5; 1 3 4;" {
 		t.Error(got)
 	}

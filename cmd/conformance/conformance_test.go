@@ -83,7 +83,7 @@ func judge(t *testing.T, wrong, role string, timeout time.Duration, most int, on
 	return results
 }
 
-// delay is that of the case slow for an agent; 0: the usual one.
+// delay is how long the case slow waits for an agent; 0: the usual one.
 func delay(t testing.TB, wrong string) time.Duration {
 	if scratch.Long(t) || wrong == "hasty" {
 		return 0

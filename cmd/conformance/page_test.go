@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of the page conformance")
 
-// The tables of the page are those of the kit.
+// The kit has the tables of the page.
 func TestThePage(t *testing.T) {
 	const path = "conformance.md"
 	text, err := os.ReadFile(path)

@@ -16,7 +16,7 @@ import (
 	"relay/http/client"
 )
 
-// patience is how long a test waits for what must happen. It is no measure of speed.
+// patience is how long a test waits for what must happen. It does not measure speed.
 const patience = 2 * time.Minute
 
 // session is Serve with a client that writes lines and reads lines.
@@ -102,7 +102,7 @@ func TestARelayThatIsSilentHoldsUpNoTool(t *testing.T) {
 	}
 }
 
-// A line that is no message is answered, and neither the session nor a call under way ends.
+// A line that is not a message is answered, and neither the session nor a call under way ends.
 func TestALineThatIsNoMessageEndsNothing(t *testing.T) {
 	t.Parallel()
 	s := mustServe(t, time.Hour) // the call waits until the relay refuses it, however long the lines take

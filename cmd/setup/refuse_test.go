@@ -161,7 +161,7 @@ func TestLinksStayAndOthersFilesAreLeftAlone(t *testing.T) {
 	refused("belongs to another user")
 }
 
-// What a project's links name outside of the project is left alone: somebody else may have made them.
+// Setup follows no link out of a project: somebody else may have made it.
 func TestAProjectsLinksLeadNowhereElse(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a right there")

@@ -30,8 +30,7 @@ func (m *mecha) payloads() string {
 	return strings.Join(all, " ")
 }
 
-// A handler that comes to an end without an acknowledgement gets its message again. What it
-// has said then is not said twice, and what it has not said yet is said.
+// A handler that comes to an end without an acknowledgement gets its message again. It does not repeat what it has said, and says the rest.
 func TestTheSameAnswerIsSentOnceAndAnotherOneAlways(t *testing.T) {
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "claim": {Claim: true, Lease: time.Minute}} {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +171,7 @@ func TestAnAnswerForAProcessThatIsGoneIsHandled(t *testing.T) {
 	}
 }
 
-// An answer that names no question and has a correlation id of its own is that of a question
-// which has none.
+// An answer that names no question and has a correlation id of its own answers a question which has none.
 func TestAskTakesAnyCorrelationIfItHasGivenNone(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		alice, bob := mustServe(t).mustPair()

@@ -171,7 +171,7 @@ func ExampleClient_Listen_workers() {
 	// attempt 2
 }
 
-// What waits can be looked at without a listener, and worked on one by one.
+// Waiting messages can be read without a listener, and worked on one by one.
 func ExampleClient_Inbox() {
 	planner, flights, end := aRelay()
 	defer end()

@@ -25,7 +25,7 @@ import (
 	"relay/ws"
 )
 
-// patience ends a test that would otherwise never end. It is no measure of speed.
+// patience ends a test that would otherwise never end. It does not measure speed.
 const patience = 2 * time.Minute
 
 // testRelay is a running relay on a real file and a real port, wired as package cmd

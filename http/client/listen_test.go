@@ -351,7 +351,7 @@ func TestAListenerEndsWhenWaitingIsOfNoUse(t *testing.T) {
 	})
 }
 
-// What a handler puts off or rejects stays so, without a listener too.
+// A message that a handler defers or rejects stays so, without a listener too.
 func TestWorkingLeavesTheLastWordToTheWork(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		alice, bob := mustServe(t).mustPair()

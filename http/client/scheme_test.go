@@ -14,7 +14,7 @@ import (
 )
 
 func TestOverTLS(t *testing.T) {
-	r := mustServeTLS(t) // which gives it no trust yet
+	r := mustServeTLS(t) // which does not trust it yet
 	trust := r.trust
 	r.trust = nil
 	alice := r.mustIssue("alice^test")

@@ -72,7 +72,7 @@ func TestSendSaysWhatItKnows(t *testing.T) {
 		if _, err = alice.Send(t.Context(), "bob^test", func() {}); err == nil || errors.As(err, &unsent) && unsent.Unknown {
 			t.Errorf("%v", err)
 		}
-		// What the caller ends, ends at once.
+		// A call that its caller cancels ends at once.
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err = alice.Send(ctx, "bob^test", struct{}{}); !errors.Is(err, context.Canceled) {
@@ -299,8 +299,7 @@ func TestAskBesideAListener(t *testing.T) {
 	})
 }
 
-// An answer that names no question, but comes in its conversation with its correlation id, is
-// that of Ask as well.
+// An answer that names no question, but comes in its conversation with its correlation id, is the answer of Ask as well.
 func TestAskTakesAnswersThatNameNoQuestion(t *testing.T) {
 	wire.Bubble(t, func(t *testing.T) {
 		r := mustServe(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // Without the cookie of a session, a program gets nothing, and a person the page that lets
-// them in. What was given when the console started before is worth nothing.
+// them in. A cookie from an earlier start is worth nothing.
 func TestOnlyASessionMayLook(t *testing.T) {
 	t.Parallel()
 	s := mustStage(t, false)
@@ -156,7 +156,7 @@ func TestATokenInAQueryIsNoToken(t *testing.T) {
 	}
 }
 
-// What a browser sends for a page of another origin, and for a page whose own name leads to
+// A browser's request for a page of another origin, and for a page whose own name leads to
 // this machine, is refused although it has the cookie.
 func TestOtherOriginsAndNamesAreRefused(t *testing.T) {
 	t.Parallel()

@@ -178,7 +178,7 @@ func TestTheWordsAreExplained(t *testing.T) {
 	}
 }
 
-// A verdict of several messages is of the oldest. What a worker or a reason says stays as it is.
+// A verdict of several messages is of the oldest. The words of a worker or a reason stay as they are.
 func TestOnlyTheVerdictsOwnWordsNameTheOldest(t *testing.T) {
 	for verdict, want := range map[string]string{
 		"The message was written to 1 socket of bob^demo.":                        "The oldest message was written to 1 socket of bob^demo.",

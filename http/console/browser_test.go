@@ -97,7 +97,7 @@ func mustOpen(t testing.TB) *tab {
 	ctx, cancel := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.hear))
 	b.ctx = ctx
 	t.Cleanup(cancel)
-	if _, err := chromedp.Run(ctx, chromedp.Navigate("about:blank")); err != nil { // its context is that of the tab
+	if _, err := chromedp.Run(ctx, chromedp.Navigate("about:blank")); err != nil { // its context is the tab's
 		t.Fatal(err)
 	}
 	return b

@@ -19,8 +19,7 @@ import (
 // isLive is when a page has its socket.
 const isLive = `document.querySelector("#link")?.dataset.state == "live"`
 
-// A browser that opens the printed URL is in; the token leaves its address at once. What is
-// sent then is in the flow, and what waits in its row, without a reload.
+// A browser that opens the printed URL is in; the token leaves its address at once. A message that is sent then is in the flow, and what waits in its row, without a reload.
 func TestAPageIsLive(t *testing.T) {
 	t.Parallel()
 	s := mustStage(t, true)

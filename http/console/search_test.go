@@ -128,7 +128,7 @@ func TestASearchFindsAConversationByItsID(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	// What is told to a page that is open is searched for in the same way.
+	// Updates to an open page are searched for in the same way.
 	b := mustOpen(t)
 	b.open(s.entry("/?q=order:17"))
 	b.await(isLive)

@@ -129,7 +129,7 @@ func (s *stage) say(f func(*console.ServerHealth)) {
 	f(&s.health)
 }
 
-// mustStage opens a store and shows it. With live, the console is that of the server.
+// mustStage opens a store and shows it. With live, the console is the server's.
 func mustStage(t testing.TB, live bool, options ...func(*console.Config)) *stage {
 	t.Helper()
 	s := mustStore(t, true)

@@ -102,7 +102,7 @@ func TestARequestOfTheLastMinuteIsKnown(t *testing.T) {
 	}
 }
 
-// What an operator sends from the console is no sign that its Mecha is there.
+// A message that an operator sends from the console does not show that its Mecha is there.
 func TestAnOperatorIsNoSignOfItsMecha(t *testing.T) {
 	t.Parallel()
 	s := mustBegin(t, true)

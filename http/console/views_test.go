@@ -117,7 +117,7 @@ func TestEverybodyCanUseThePages(t *testing.T) {
 	all := scratch.Long(t) || *shots != ""
 	if !all {
 		for _, asAnother := range []string{"again", "answered", "directory-search", "keys-none", "mecha-held", "mecha-quiet", "pair", "search", "wrong"} {
-			delete(views, asAnother) // its parts are those of other views
+			delete(views, asAnother) // it has the parts of other views
 		}
 	}
 	const tabs = 3 // at the same time

@@ -11,7 +11,7 @@ import (
 	"relay/http/docs"
 )
 
-// What is about a ring that is not there is left out: a row of a table, and a section.
+// The texts on a ring that is taken off are left out: a row of a table, and a section.
 func TestWhatIsAboutARingGoesWithIt(t *testing.T) {
 	const text = "# Title\n\n| a | b |\n|---|---|\n| here | 1 | <!-- here -->\n| gone | 2 | <!-- gone -->\n\n" +
 		"<!-- gone -->\n## Gone\n\nlost <!-- here -->\n\n<!-- /gone -->\n## Kept\n<!-- TestOf gone -->\n\n<!-- here -->\n## Here\n\n<!-- /here -->\nend\n"
