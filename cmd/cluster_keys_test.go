@@ -194,7 +194,7 @@ func TestClusterFromADatabaseAndBack(t *testing.T) {
 		{"already being served", []string{"cluster", "recover", "--cluster", c.nodes[2].file(), "--db", c.nodes[2].db}},
 		{"a plain database", []string{"serve", "--addr", "127.0.0.1:0", "--cluster", c.nodes[2].file(), "--node", "n3", "--db", db}},
 		{"no member", []string{"serve", "--addr", "127.0.0.1:0", "--cluster", c.nodes[2].file(), "--node", "n9", "--db", filepath.Join(c.dir, "new.db")}},
-		{"is there already", []string{"cluster", "init", "n1=127.0.0.1:1", "n2=127.0.0.1:2", "n3=127.0.0.1:3", "--cluster", c.nodes[2].file(), "--db", filepath.Join(c.dir, "new.db")}},
+		{"already exists", []string{"cluster", "init", "n1=127.0.0.1:1", "n2=127.0.0.1:2", "n3=127.0.0.1:3", "--cluster", c.nodes[2].file(), "--db", filepath.Join(c.dir, "new.db")}},
 	} {
 		runRelay(t, refused.args...).wantCode(t, 1, refused.text)
 	}

@@ -89,9 +89,9 @@ type bench struct {
 // Run measures, and returns the figures. If a stage fails, or ctx ends, it
 // returns the error and the figures of the stages before.
 //
-// Run leaves nothing behind, however it ends: its servers have ended, and its
-// folder is removed. A file that Config.DB names stays. With Config.URL, the
-// Mechas that it made are removed, and their messages stay.
+// However Run ends, its servers have ended and its folder is removed. Only a file that
+// Config.DB names stays. With Config.URL, the Mechas that it made are removed, and
+// their messages stay.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b := &bench{Config: c}
 	b.report = Report{Format: reportFormat, Relay: c.Relay, Go: runtime.Version(),

@@ -271,8 +271,8 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, e *exchange, f f
 	p.pass(w, e, resp, body, f)
 }
 
-// begin passes on the first bytes of an answer, and ends the connection. No HTTP library automatically repeats
-// a request whose answer has begun.
+// begin passes on the first bytes of an answer, and ends the connection. No HTTP library repeats a
+// request whose answer has begun, so the client itself must.
 func begin(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

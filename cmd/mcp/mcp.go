@@ -198,8 +198,8 @@ func result(out any, isError bool) (*mcp.CallToolResult, error) {
 	return r, nil
 }
 
-// read reads the arguments of a call. A name that the tool does not have is an error: a
-// misspelt one would be ignored in silence.
+// read reads the arguments of a call. A name that the tool does not have is an error:
+// without this check, a misspelt name would be ignored silently.
 func read(r *mcp.CallToolRequest, into any) error {
 	text := r.Params.Arguments
 	if len(text) == 0 || string(text) == "null" {

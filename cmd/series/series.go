@@ -41,15 +41,16 @@ func (e *every) extend(backup *cobra.Command) {
 	backup.Args = cli.Exactly(1, "one file, the copy, or with --every one folder")
 	backup.Long += `
 
-With --every, the command runs until SIGTERM or Ctrl-C, and makes a copy in
-the folder DIR at once and then at each interval. A copy is named by its time in
-UTC, as relay-20260131T120000.000Z.db; relay restore --from DIR takes the newest.
-Each is checked as by relay check --quick. The --keep newest stay; the command
-removes no other file. If no copy can be made, because DIR is missing or its
-disk is full, the log says so, and the next interval tries again. The same holds
-if the newest copy in DIR is of another database, or newer than this one. The copying
-pauses for half of the time, to leave the disk to the server. One process at a
-time can make copies in DIR.`
+With --every, the command runs until SIGTERM or Ctrl-C, and makes a copy in the
+folder DIR at once and then at each interval. A copy is named by its time in
+UTC, as relay-20260131T120000.000Z.db; relay restore --from DIR takes the
+newest. Each is checked as by relay check --quick. The newest --keep copies
+stay; older ones and parts of copies are removed, and no other file. If no copy
+can be made, because DIR is missing or its disk is full, the log says so, and
+the next interval tries again. The same holds if the newest copy in DIR is of
+another database, or newer than this one. The copying pauses for half of the
+time, to leave the disk to the server. One process at a time can make copies in
+DIR.`
 	backup.Example += "\n  relay backup --every 1m --keep 24 /backups"
 	backup.Flags().DurationVar(&e.interval, "every", 0,
 		"make a copy in DIR at each `interval`, from 1s, until the command is ended")

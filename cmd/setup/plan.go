@@ -84,7 +84,7 @@ func sumOf(text []byte) string {
 }
 
 // base returns the text without our entries, and whether there was a file. If nobody
-// changed the file since we did, it is the text from before, byte for byte.
+// changed the file since setup wrote it, text is the original, byte for byte, and exact is true.
 func (b Book) base(c *config, t Target) (text []byte, existed, exact bool, err error) {
 	n := b.read(c.path)
 	if n != nil && c.exists() && sumOf(c.text) == n.After {

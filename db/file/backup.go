@@ -203,6 +203,6 @@ func IsUnusable(err error) bool {
 	return IsFaulty(err) || errors.As(err, new(sourceError)) && !IsOfAnotherVersion(err)
 }
 
-// IsOfAnotherVersion reports whether err refuses a file that another version of relay wrote, which
+// IsOfAnotherVersion reports whether err says that another version of relay wrote the file. That version
 // can read it.
 func IsOfAnotherVersion(err error) bool { return errors.As(err, new(versionError)) }

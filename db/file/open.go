@@ -303,7 +303,7 @@ func readInfo(c *sqlite.Conn) (info Info, err error) {
 }
 
 // A Snapshot is a consistent snapshot of a file, for a command that only reads. While it
-// is open, SQLite cannot restart the log of a served file, and the log grows. So close it
+// is open, SQLite cannot reuse the WAL of a served file from its start, so the WAL grows. Close it
 // soon.
 type Snapshot struct {
 	*sqlite.Conn

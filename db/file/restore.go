@@ -40,12 +40,12 @@ type RestoreResult struct {
 }
 
 // Restore puts a checked copy of the backup From at To, the path of the database. If To exists, Restore
-// refuses; with Replace, it keeps that file under another name. It always refuses while a server runs on To. To
-// is complete or unchanged. If ctx ends, Restore stops. The caller must remove the search index next to To,
-// because it belongs to the old file. The ring of nonces stays, because a nonce that was used on the old file
-// must be refused on the new one, too. A backup that follows a log is restored unchanged, because the log has
-// everything later. If root restores, the file belongs to the owner of the replaced one. Errors name the path;
-// IsFaulty reports whether the check found faults.
+// refuses; with Replace, it keeps that file under another name. It always refuses while a server runs on To.
+// To is complete or unchanged. If ctx ends, Restore stops. The caller must remove the search index next to
+// To, because it belongs to the old file. The file of used nonces stays, because a nonce that was used on the
+// old file must be refused on the new one, too. The backup of a cluster's node is restored unchanged, because
+// the log supplies what came after it. If root restores, the new file gets the owner of the replaced one.
+// Errors name the path; IsFaulty reports whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {

@@ -29,8 +29,8 @@ func (room *Learning) Ended(t *engine.Tx, a *relay.Acknowledge, m *relay.Message
 	l.brought = append(l.brought, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
 }
 
-// putLearner writes the row of a Mecha. Its position is p, unless another process has used
-// later ones, because the search index must not miss this change.
+// putLearner writes the row of a Mecha. Its position is p, or the next one if another
+// process has used later ones: the search index must not miss this change.
 func (room *Learning) putLearner(t *engine.Tx, id relay.MechaNumber, l learner, p relay.Position) error {
 	t.Changed |= engine.LearnedChanged
 	_, err := t.C.Row(func(r *sqlite.Rows) { t.Last = max(t.Last, relay.Position(r.Int(0))) },

@@ -230,7 +230,7 @@ type IssuedKey struct {
 }
 
 // OperatorLabel is the label of the key with which the person at a console sends messages.
-// Nobody knows its text.
+// Nobody knows the text of that key.
 const OperatorLabel = "console"
 
 // MaxKeyLabel is the most bytes that a key's label may have.

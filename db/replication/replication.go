@@ -120,7 +120,7 @@ func (l *Replication) Keeps() bool {
 	return l.refusal() == nil && (l.following.Keeps == nil || l.following.Keeps())
 }
 
-// refusal returns why this node could not apply a write that the log has, or nil. Such a write
+// refusal returns why this node could not apply a new write if the log had it, or nil. Such a write
 // must not go into the log, since its client would not learn its outcome. Any goroutine may
 // call it.
 func (l *Replication) refusal() error {

@@ -84,8 +84,8 @@ func (l *Counts) At() relay.Position {
 	return l.position
 }
 
-// fade returns what is left of a weight some hours later. A weight from a later hour has
-// not faded.
+// fade returns what is left at hour now of a weight that was noted at hour. If hour is after now, nothing has
+// faded.
 func (l *Counts) fade(weight, hour, now uint32) int64 {
 	if now <= hour {
 		return int64(weight)

@@ -33,26 +33,29 @@ func (a *app) command() *cobra.Command {
 many Mechas.
 
 bench starts its own relay, as a separate process and without limits, on a new
-database in --dir, and removes that database at the end. Put --dir on the disk
-where your database will be: /tmp may be in memory. A run takes a few minutes
-and a few hundred MB of disk. --only and --duration make it shorter.
+database in --dir, and removes that database at the end, unless --db names it.
+Put --dir on the disk where your database will be: /tmp may be in memory. A run
+takes a few minutes and a few hundred MB of disk. --only and --duration make it
+shorter.
 
 The messages resemble those of agents: thousands of conversations of 2 to 20
-messages, with a correlation id; half of the conversations label each message,
-in the other half each message names the one before. A payload has 64 bytes and
-an exponentially distributed rest, with a mean of --payload. A few Mechas get
-most of the messages, and a tenth of the Mechas listen. Bare messages, with only
-a recipient and a payload of one size, are measured as well.
+messages, with a correlation id; half of the conversations have a label of
+their sender, in the other half each message names the one before. A payload
+has 64 bytes and an exponentially distributed rest, with a mean of --payload. A
+few Mechas get most of the messages, and a tenth of the Mechas listen. Bare
+messages, with only a recipient and a payload of one size, are measured as
+well.
 
 Sends are measured alternately on the relay and on a second server, lean, which
 only checks the requests and stores nothing: this shows what HTTP and signatures
 cost any server in Go. A figure with ? cannot be trusted; the lines below the
 table say why.
 
-With --stored, the database gets this many messages before anything is measured.
-A million takes about a minute and 0.9 GB. Every second one is acknowledged, and
-one in ten is in the same mailbox. The stage scale then compares this database
-with one of few messages. With --db, the file is kept and reused the next time.
+With --stored, the database gets this many messages before anything is
+measured. A million takes about a minute and 0.9 GB. Every second one is
+acknowledged, and a tenth go to one Mecha. The stage scale then compares this
+database with one of few messages. With --db, the file is kept and reused the
+next time.
 
 With --url, bench measures a running relay, whose database is --db. It creates
 Mechas there, in their own crew bench-…, and removes them at the end. Their
@@ -61,11 +64,11 @@ messages stay, and the relay's limits affect the figures.
 The stage fairness runs only when --only names it, and takes ten minutes. One
 Mecha, the attacker, uses all that its key allows, in several ways (--attacks),
 against a relay with default limits. The table has the times of another Mecha:
-alone, next to a fair control load that takes as much CPU, and under attack.
-They are fair if nothing failed under attack, and the p99 under attack is at
+alone, next to a control load that takes as much CPU, and under attack. The
+relay passes if nothing failed under attack, and the p99 under attack is at
 most 3 times the greater of the two others.
 
-Stages:` + strings.Join(bench.Stages(), ", ") + `.
+Stages: ` + strings.Join(bench.Stages(), ", ") + `.
 Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 		Example: `  relay bench
   relay bench --only send --connections 64 --duration 5s

@@ -1,8 +1,8 @@
-// Package dictionary is the room of interned strings (words) and addresses: it assigns their
+// Package dictionary holds the interned strings (words) and the addresses: it assigns their
 // numbers in the tables word and mecha, and keeps the index of words up to date.
 //
 // The writer calls Mecha and Intern. The numbers that a transaction has found or made reach the
-// caches of package names only once it is committed. A word that the present transaction has
+// caches in the package names only once it is committed. A word that the present transaction has
 // removed is still in them: see IsRemoved.
 package dictionary
 

@@ -29,8 +29,8 @@ func (w *Store) Act(by relay.Actor, write relay.Write) (any, error) {
 	return outcome, err
 }
 
-// Act applies the write of an act, notes it, and returns the outcome of the write, or
-// nil.
+// Act applies the write of an administrator's act, records the act in the audit log, and returns the outcome of
+// the write, or nil.
 func (t *Tx) Act(a *relay.Act) (outcome any, err error) {
 	n := relay.NotedAct{At: a.When(), By: a.By, What: a.What, Detail: a.Detail}
 	if a.Write != nil {

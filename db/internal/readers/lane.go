@@ -54,7 +54,7 @@ func (l *Lane) open(path string, r sqlite.Role) error {
 	return nil
 }
 
-// Take waits for the Mecha's turn, until ctx ends or the store closes. Give must follow.
+// Take waits for the Mecha's turn, until ctx ends or the store closes. If Take succeeds, the caller must call Give.
 // Errors: RateLimited, if too many reads of the Mecha wait already; ShuttingDown; the
 // error of ctx.
 func (t Turn) Take(ctx context.Context) (*sqlite.Conn, error) {
