@@ -26,6 +26,13 @@ func TestForeignParts(t *testing.T) {
 		{"table", "table notes", "CREATE TABLE notes (text TEXT)"},
 		{"almost Litestream's", "table _litestream_other", "CREATE TABLE _litestream_other (id INTEGER)"},
 		{"virtual table", "table search", "DROP TABLE search; CREATE VIRTUAL TABLE search USING fts5(text)"},
+		{"trigger with a name of SQLite's", "trigger sqlite_undo", "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES " +
+			"('trigger', 'sqlite_undo', 'mecha_key', 0, '" + strings.Replace(undo, "undo", "sqlite_undo", 1) + "')"},
+		{"table with a name of SQLite's", "table sqlite_notes", "CREATE TABLE notes (a); PRAGMA writable_schema = ON; " +
+			"UPDATE sqlite_schema SET name = 'sqlite_notes', tbl_name = 'sqlite_notes', sql = 'CREATE TABLE sqlite_notes (a)' WHERE name = 'notes'"},
+		{"virtual table in other words", "table search", "PRAGMA writable_schema = ON; " +
+			"DELETE FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'search'; " +
+			"UPDATE sqlite_schema SET sql = 'CREATE/**/VIRTUAL TABLE search USING fts5(text)' WHERE name = 'search'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "relay.db")

@@ -153,13 +153,15 @@ func (i Info) steps(path, schema string) ([]string, error) {
 var tables = strings.Fields("attempt audit clock_ahead conversation_limit counting dormant entry_nonce exchange " +
 	"joined kept_nonce key_use learned learner mecha mecha_key message nonce_page origin participant payload profile " +
 	"progress push receipt received replica reply search sent setting unlisted word word_hash " +
-	"_litestream_lock _litestream_seq") // Litestream makes these two in each database that it copies
+	"_litestream_lock _litestream_seq " + // Litestream makes these two in each database that it copies
+	"sqlite_sequence sqlite_stat1 sqlite_stat4") // SQLite's own
 
 var createdTable = regexp.MustCompile(`(?i)\bCREATE TABLE (\w+)`)
 
 // foreignPart returns a trigger, a view or a table in the file that no relay of this version or an older one
 // makes, or "". A trigger could undo what relay writes, and a view could hide it. Their content does not
-// matter: a file may come from somebody else, as a backup.
+// matter: a file may come from somebody else, as a backup. By hand, a row of sqlite_schema may have any name, and
+// SQL in other words than SQLite's own, which begins with CREATE TABLE for a table that is not virtual.
 func foreignPart(c *sqlite.Conn) (part string, err error) {
 	known := slices.Clone(tables)
 	for _, step := range upgrades {
@@ -167,10 +169,9 @@ func foreignPart(c *sqlite.Conn) (part string, err error) {
 			known = append(known, created[1])
 		}
 	}
-	r := c.Query(`SELECT type, name, coalesce(sql, '') FROM sqlite_schema
-		WHERE type <> 'index' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`)
+	r := c.Query("SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE type <> 'index'")
 	for r.Next() {
-		isTable := r.Text(0) == "table" && !strings.HasPrefix(r.Text(2), "CREATE VIRTUAL")
+		isTable := r.Text(0) == "table" && strings.HasPrefix(r.Text(2), "CREATE TABLE ")
 		if part == "" && (!isTable || !slices.Contains(known, r.Text(1))) {
 			part = r.Text(0) + " " + r.Text(1)
 		}
