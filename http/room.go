@@ -32,17 +32,18 @@ const (
 func (s *Server) pageRoom(n int, withPayload bool) int64 {
 	room := int64(n) * recordRoom
 	if withPayload {
-		room += min(int64(n)*s.payloadRoom(), max(relay.PageBytes, s.payloadRoom()))
+		room += min(int64(n)*s.payloadRoom(), relay.PageBytes)
 	}
 	return room
 }
 
-// payloadRoom is for one payload.
+// payloadRoom is for one payload. One of more than relay.PageBytes, where --max-body allows it, is counted
+// once it is read: else a small one would take the room of the largest.
 func (s *Server) payloadRoom() int64 {
 	if s.config.MaxBody <= 0 {
-		return relay.PageBytes // it may have more, which hold counts
+		return relay.PageBytes
 	}
-	return s.config.MaxBody
+	return min(s.config.MaxBody, relay.PageBytes)
 }
 
 // reserve takes room for an answer of up to n bytes, in place of what the call has reserved before. It
