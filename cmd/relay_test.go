@@ -206,17 +206,7 @@ func allAtOnce[T any](t *testing.T, all []T, f func(T)) {
 // eventually asks again until it is so, or the time is over.
 func eventually(t testing.TB, within time.Duration, what string, so func() bool) {
 	t.Helper()
-	began := time.Now()
-	for end := began.Add(within); !so(); time.Sleep(untilNextLook(time.Since(began))) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-	}
-}
-
-// untilNextLook returns how long to wait before one looks again: the longer the wait so far, the longer.
-func untilNextLook(waited time.Duration) time.Duration {
-	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
+	scratch.Eventually(t, within, what, so)
 }
 
 // tempDB names a database in a directory of its own, which is in memory in the usual form of the

@@ -18,17 +18,7 @@ import (
 // eventually waits for a condition that nothing announces.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	began := time.Now()
-	for end := began.Add(patience); !is(); time.Sleep(untilNextLook(time.Since(began))) {
-		if time.Now().After(end) {
-			t.Fatalf("never came true: %s", what)
-		}
-	}
-}
-
-// untilNextLook returns how long to wait before one looks again: the longer the wait so far, the longer.
-func untilNextLook(waited time.Duration) time.Duration {
-	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
+	scratch.Eventually(t, patience, what, is)
 }
 
 // Large messages of sockets are counted with large bodies: where a request is refused, a

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // label marks this goroutine, and all that are started from it from now on, as
@@ -25,7 +27,7 @@ var relays atomic.Int64
 // wait for the others in Close. One that is just ending gets a moment to do so.
 func goroutinesLeft(relay string) (n int) {
 	began := time.Now()
-	for end := began.Add(30 * time.Second); time.Now().Before(end); time.Sleep(untilNextLook(time.Since(began))) {
+	for end := began.Add(30 * time.Second); time.Now().Before(end); time.Sleep(scratch.NextLook(time.Since(began))) {
 		if n = goroutinesOfHub(relay); n == 0 {
 			return 0
 		}

@@ -71,3 +71,19 @@ func folder(t testing.TB, root string) string {
 	})
 	return dir
 }
+
+// Eventually waits for a condition that nothing announces, and fails the test if it does not hold within a time.
+func Eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
+	t.Helper()
+	began := time.Now()
+	for end := began.Add(within); !holds(); time.Sleep(NextLook(time.Since(began))) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// NextLook returns how long to wait before the next look at a condition: a tenth of the wait so far, from 5 to 100 ms.
+func NextLook(waited time.Duration) time.Duration {
+	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
+}
