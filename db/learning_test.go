@@ -205,8 +205,8 @@ func (s *taught) number(query string) (n int) {
 	return n
 }
 
-// Learned words are removed by the command, by the profile and with the Mecha. Whoever follows
-// the changes sees that.
+// The command, the profile and the removal of the Mecha remove learned words. A reader that follows the changes
+// sees that.
 func TestWhatWasLearnedIsForgotten(t *testing.T) {
 	s := mustTaught(t)
 	changed := make(chan struct{}, 1)

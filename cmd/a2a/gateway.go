@@ -34,7 +34,7 @@ type Config struct {
 	// localhost, by a loopback address or as the host of URL, so that no page on the web can
 	// reach it by a name of its own.
 	Local bool
-	// Patience is how long a request is tried again if the relay is away or overloaded.
+	// Timeout is how long a request is tried again if the relay is away or overloaded.
 	Timeout time.Duration
 	// Wait is how long SendMessage waits for the end of a task, at most.
 	Wait time.Duration

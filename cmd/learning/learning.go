@@ -48,7 +48,8 @@ func newPart() *serve.Part {
 
 func (p *part) flags(f *pflag.FlagSet) {
 	f.BoolVar(&p.learn, "learn", true, "count which Mechas complete the messages of those whose searches found "+
-		"them, and rank by these counts; --learn=false stops both, keeps the counts, and drops what is not counted yet")
+		"them, and rank by these counts; --learn=false stops both: it keeps the counts, "+
+		"and drops messages that are not counted yet")
 	f.Var(&p.half, "learn-half-life", "`time` in which the counts fade to one half, from 1h")
 }
 

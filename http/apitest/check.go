@@ -393,7 +393,7 @@ func valueOf(text string) any {
 	return text
 }
 
-// checkRequest returns what is not described of a request that was taken.
+// checkRequest returns the parts of an accepted request that the document does not describe.
 func (o *operation) checkRequest(
 	h http.Header, query url.Values, path map[string]string, body []byte,
 ) (faults []string) {

@@ -87,8 +87,7 @@ func (r *Recorder) exchange(e *Exchange) {
 	r.fail(fmt.Sprintf("%s %s: %d %.300s", e.Method, e.URL.RequestURI(), e.Status, e.Body), Check(e))
 }
 
-// Check returns what is not described of an exchange: nil if nothing is. It counts the
-// exchange.
+// Check returns the parts of an exchange that the document does not describe, and counts the exchange.
 func Check(e *Exchange) []string {
 	a := described()
 	if a == nil {

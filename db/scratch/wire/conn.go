@@ -68,7 +68,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// end returns why nothing more will come; nil: something may. c.mu is held.
+// end returns why nothing more will arrive, or nil if something may. The caller must hold c.mu.
 func (c *Conn) end() error {
 	switch {
 	case c.cut:
@@ -183,7 +183,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// set moves a deadline, and has whoever waits look again. c.mu is held.
+// set moves a deadline, and wakes all waiting reads and writes. The caller must hold c.mu.
 func (c *Conn) set(d *deadline, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
